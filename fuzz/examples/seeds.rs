@@ -15,7 +15,7 @@ use engramfs::lineage::{
     Decision, Entry, EntryChunkWriter, EntryOp, LostPart, MergeDetail, SIGNATURE_BYTES, Side, SignedEntry,
 };
 use engramfs::memory::{
-    Actor, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, OpenMode, RecordEdit, Setting, Time,
+    Actor, Environment, FILES_ROOT, FileName, FileOp, NewInode, Memory, MergeKind, OpenMode, RecordEdit, Setting, Time,
 };
 use engramfs::object::{BlobStore, Hash, Reader};
 use engramfs::record::DerivedVector;
@@ -112,7 +112,7 @@ fn store(corpus: &Corpus) -> Outcome {
     let (ann, main) = (who(), memory.root("main").ok_or("a new store has a root branch")?);
     memory.commit(&ann, main, edits()?)?;
     let name = FileName::new(b"notes.md")?;
-    let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 1000, gid: 1000 };
+    let make = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 1000, gid: 1000 };
     let inode = memory.edit(&ann, main, make)?.inode;
     memory.edit(&ann, main, FileOp::Write { inode, offset: 0, bytes: b"some notes\n".as_slice().into() })?;
     memory.checkpoint(&ann, main, "first", Some("why"))?;
@@ -295,7 +295,7 @@ fn passages(corpus: &Corpus) -> Outcome {
     let texts = [("a.md", "# Fox\n\nquick\n\n## Dog\n\nlazy\n"), ("b.txt", "the fox sleeps\n"), ("c.bin", "\0")];
     for (inode, (name, text)) in (2..).zip(texts) {
         let name = FileName::new(name.as_bytes())?;
-        let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 1, gid: 2 };
+        let make = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 1, gid: 2 };
         tree.apply(&make, Time(1), &NoPacks)?;
         tree.apply(&FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() }, Time(2), &NoPacks)?;
     }
@@ -334,17 +334,17 @@ fn trees(corpus: &Corpus) -> Outcome {
     let create =
         |parent, text: &str, make| FileOp::Create { parent, name: name(text), make, mode: 0o644, uid: 1, gid: 2 };
     let ops = [
-        create(1, "d", Make::Directory),
-        create(2, "f", Make::File),
+        create(1, "d", NewInode::Directory),
+        create(2, "f", NewInode::File),
         FileOp::Write { inode: 3, offset: 4_090, bytes: b"over the end of a block".as_slice().into() },
-        create(1, "l", Make::Symlink(b"d/f".to_vec())),
-        create(1, "p", Make::Fifo),
-        create(1, "c", Make::CharDevice(259)),
+        create(1, "l", NewInode::Symlink(b"d/f".to_vec())),
+        create(1, "p", NewInode::Fifo),
+        create(1, "c", NewInode::CharDevice(259)),
         FileOp::Link { inode: 3, parent: 1, name: name("g") },
         FileOp::SetXattr { inode: 3, name: b"user.a".to_vec(), value: b"v".to_vec(), how: XattrMode::Any },
         FileOp::Range { inode: 3, what: RangeOp::Allocate, offset: 0, length: 1 << 20, keep_size: false },
         FileOp::Range { inode: 3, what: RangeOp::Punch, offset: 70_000, length: 200_000, keep_size: true },
-        create(1, "h", Make::File),
+        create(1, "h", NewInode::File),
         FileOp::Copy { from: 3, from_offset: 0, to: 7, to_offset: 4096, length: 300_000 },
         FileOp::SetAttr { inode: 7, attrs: Attrs { size: Some(100_000), mode: Some(0o600), ..Attrs::default() } },
         FileOp::Rename {
@@ -365,7 +365,7 @@ fn trees(corpus: &Corpus) -> Outcome {
         },
         FileOp::Unlink { parent: 1, name: name("p"), keep: true },
         FileOp::RemoveXattr { inode: 3, name: b"user.a".to_vec() },
-        create(1, "e", Make::Directory),
+        create(1, "e", NewInode::Directory),
         FileOp::Rmdir { parent: 1, name: name("e"), keep: false },
         FileOp::Drop { inode: 5 },
     ];

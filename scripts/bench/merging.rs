@@ -1,6 +1,6 @@
 //! Merges in process, and what they write.
 
-use engramfs::memory::{BranchId, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, View};
+use engramfs::memory::{BranchId, FILES_ROOT, FileName, FileOp, Memory, MergeKind, NewInode, View};
 
 use crate::store::{bytes_of, edit, fill, open, who};
 use crate::{micros, p50, row};
@@ -80,7 +80,7 @@ fn changed_files(memory: &Memory, main: BranchId, shared: usize) -> BranchId {
         let name = FileName::new(format!("notes-{n:05}.md").as_bytes()).unwrap();
         let tree = memory.files(&View::Branch(branch)).unwrap();
         let inode = tree.resolve(&name).or_else(|_| {
-            let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+            let make = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
             memory.edit(&who(), branch, make).map(|made| made.inode)
         });
         let bytes = format!("note {n} of {branch:?}").into_bytes().into();

@@ -6,7 +6,7 @@ use roaring::RoaringBitmap;
 
 use super::layout::{
     BLOCK_ENTRY_BYTES, BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_COUNT_AT, HEAVY_ENTRY_BYTES,
-    KEY_BYTES, MARKS_AT, PACKED_AT, PADDING_BYTES, ROW_WIDTH_AT, bit_bytes, bitmap, bitmap_from_rows, mark_step,
+    KEY_BYTES, MARKS_AT, PACKED_AT, PADDING_BYTES, ROW_WIDTH_AT, bitmap, bitmap_bytes, bitmap_from_rows, mark_step,
     nth_piece, packed_bytes, size_at, u32_at, u64_at, unpack,
 };
 use super::number::NumberKey;
@@ -60,7 +60,7 @@ impl<'a> Column<'a> {
         let (blocks, rest) = rest.split_at_checked(size_at(bytes, BLOCKS_BYTES_AT)?)?;
         let packed = packed_bytes(usize::try_from(packed_rows).ok()?, row_width).checked_add(PADDING_BYTES)?;
         let (packed, rest) = rest.split_at_checked(packed)?;
-        let (marks, rest) = rest.split_at_checked(usize::from(*bytes.get(MARKS_AT)?) * bit_bytes(rows))?;
+        let (marks, rest) = rest.split_at_checked(usize::from(*bytes.get(MARKS_AT)?) * bitmap_bytes(rows))?;
         let (heavy, bitmaps) = rest.split_at_checked(heavy.checked_mul(HEAVY_ENTRY_BYTES)?)?;
         let column = Self { values, rows, row_width, packed_rows, directory, blocks, packed, marks, heavy, bitmaps };
         (1..=u32::BITS).contains(&row_width).then_some(column)
@@ -189,7 +189,7 @@ impl<'a> Column<'a> {
     }
 
     fn bitmap_by_marks(&self, range: &Range<u64>) -> RoaringBitmap {
-        let mut bits = vec![0; bit_bytes(self.rows)];
+        let mut bits = vec![0; bitmap_bytes(self.rows)];
         self.toggle_rows_before(range.end, &mut bits);
         self.toggle_rows_before(range.start, &mut bits);
         if let Some(last) = bits.last_mut() {

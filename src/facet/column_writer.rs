@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::layout::{
     BLOCK_VALUES, BLOCKS_BYTES_AT, COLUMN_HEADER_BYTES, HEAVY_COUNT_AT, MARKS, MARKS_AT, PACKED_AT, PADDING_BYTES,
-    ROW_WIDTH_AT, STRING_BYTES_MAX, bit_bytes, bit_length, bitmap_from_rows, mark_step, pack, put_bitmap,
+    ROW_WIDTH_AT, STRING_BYTES_MAX, bit_length, bitmap_bytes, bitmap_from_rows, mark_step, pack, put_bitmap,
 };
 use super::number::NumberKey;
 use super::values::SortedValues;
@@ -79,7 +79,7 @@ pub(super) fn encode_column<V: ColumnValue>(column: SortedValues<V>, rows: u32, 
 
 /// Appends which rows are in the first eighth of the packed rows, in the first two, and so on.
 fn put_marks(out: &mut Vec<u8>, packed: impl Iterator<Item = u32>, packed_rows: u64, rows: u32) {
-    let mut bits = vec![0u8; bit_bytes(rows)];
+    let mut bits = vec![0u8; bitmap_bytes(rows)];
     let step = mark_step(packed_rows);
     for (row, number) in packed.zip(1..) {
         bits[row as usize / 8] |= 1 << (row % 8);

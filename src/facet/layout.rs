@@ -204,7 +204,7 @@ pub(super) fn mark_step(packed_rows: u64) -> u64 {
 /// Setting single bits is many times faster than inserting into a Roaring bitmap, unless they are few.
 pub(super) fn bitmap_from_rows(found: impl Iterator<Item = u32>, count: u64, rows: u32) -> RoaringBitmap {
     if count > u64::from(rows / BITS_FROM_PART) {
-        let mut bits = vec![0; bit_bytes(rows)];
+        let mut bits = vec![0; bitmap_bytes(rows)];
         found.for_each(|row| bits[row as usize / 8] |= 1 << (row % 8));
         return RoaringBitmap::from_lsb0_bytes(0, &bits);
     }
@@ -215,7 +215,7 @@ pub(super) fn bitmap_from_rows(found: impl Iterator<Item = u32>, count: u64, row
 }
 
 /// Returns the bytes of a bit for each row, of which the last may have unused high bits.
-pub(super) fn bit_bytes(rows: u32) -> usize {
+pub(super) fn bitmap_bytes(rows: u32) -> usize {
     rows.div_ceil(8) as usize
 }
 

@@ -110,10 +110,10 @@ impl<'a> AccessCheck<'a> {
 mod tests {
     use super::*;
     use crate::object::Time;
-    use crate::workspace::{FileName, FileOp, Make, NoPacks};
+    use crate::workspace::{FileName, FileOp, NewInode, NoPacks};
 
     fn make_directory(tree: &mut Tree, parent: u64, name: &str, mode: u32) -> u64 {
-        let (name, make) = (FileName::new(name.as_bytes()).unwrap(), Make::Directory);
+        let (name, make) = (FileName::new(name.as_bytes()).unwrap(), NewInode::Directory);
         tree.apply(&FileOp::Create { parent, name, make, mode, uid: 1, gid: 1 }, Time(1), &NoPacks).unwrap().inode
     }
 

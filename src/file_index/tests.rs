@@ -6,14 +6,14 @@ use super::{IndexKey, IndexSegment, IndexableContent, index_contents, merge_segm
 use crate::disk::ForgetfulDisk;
 use crate::object::{BlobStore, Time};
 use crate::segment::FOLDER;
-use crate::workspace::{FileName, FileOp, Make, NoPacks, ROOT, Tree};
+use crate::workspace::{FileName, FileOp, NewInode, NoPacks, ROOT, Tree};
 
 /// The contents of files of these texts, one Markdown file each.
 fn contents(texts: &[String]) -> Vec<IndexableContent> {
     let mut tree = Tree::new(0o755, 0, 0, Time(0));
     let mut add = |(n, text): (usize, &String)| {
         let name = FileName::new(format!("n{n}.md").as_bytes()).unwrap();
-        let make = FileOp::Create { parent: ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        let make = FileOp::Create { parent: ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
         let inode = tree.apply(&make, Time(0), &NoPacks).unwrap().inode;
         tree.apply(&FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() }, Time(0), &NoPacks).unwrap();
         IndexableContent::from_node(tree.node(inode).unwrap()).unwrap()

@@ -116,14 +116,14 @@ mod tests {
         budget.limit(100_000, 10_000);
         let mut counted = CountedBuffer::new(&budget, 7);
         counted.extend(&[1; 6000]).unwrap();
-        assert!(budget.held() >= 6000);
+        assert!(budget.held_bytes() >= 6000);
         counted.extend(&[2; 3900]).unwrap();
         assert_eq!(counted.extend(&[3; 101]).unwrap_err().errno(), Errno::EDQUOT);
-        assert_eq!((counted.len(), counted[9899], budget.held()), (9900, 2, 10_000.min(budget.held())));
+        assert_eq!((counted.len(), counted[9899], budget.held_bytes()), (9900, 2, 10_000.min(budget.held_bytes())));
         counted.truncate(10);
-        assert!(budget.held() < 100, "{}", budget.held());
+        assert!(budget.held_bytes() < 100, "{}", budget.held_bytes());
         drop(counted);
-        assert_eq!(budget.held(), 0);
+        assert_eq!(budget.held_bytes(), 0);
     }
 
     #[test]

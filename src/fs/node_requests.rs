@@ -8,7 +8,7 @@ use super::control::ControlDirectory;
 use super::errno::{Errno, Failure};
 use super::mount_context::Caller;
 use super::node::FsNode;
-use crate::memory::{Make, XattrMode};
+use crate::memory::{NewInode, XattrMode};
 
 impl Filesystem {
     /// Tells whether opening a node, and removing or renaming what is in it, may take more than a
@@ -120,11 +120,11 @@ impl Filesystem {
     /// bits of `S_IFMT`, `device` counts for devices only.
     pub fn mknod(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32, device: u32) -> Result<EntryAttr, Errno> {
         let make = match mode & libc::S_IFMT {
-            0 | libc::S_IFREG => Make::File,
-            libc::S_IFIFO => Make::Fifo,
-            libc::S_IFSOCK => Make::Socket,
-            libc::S_IFCHR => Make::CharDevice(device),
-            libc::S_IFBLK => Make::BlockDevice(device),
+            0 | libc::S_IFREG => NewInode::File,
+            libc::S_IFIFO => NewInode::Fifo,
+            libc::S_IFSOCK => NewInode::Socket,
+            libc::S_IFCHR => NewInode::CharDevice(device),
+            libc::S_IFBLK => NewInode::BlockDevice(device),
             _ => return Err(Errno::EINVAL),
         };
         self.make_at(caller, parent, name, make, mode)
@@ -132,10 +132,17 @@ impl Filesystem {
 
     /// Makes a symbolic link in `files/`; EPERM elsewhere.
     pub fn symlink(&self, caller: Caller, parent: u64, name: &OsStr, target: &OsStr) -> Result<EntryAttr, Errno> {
-        self.make_at(caller, parent, name, Make::Symlink(target.as_encoded_bytes().to_vec()), 0o777)
+        self.make_at(caller, parent, name, NewInode::Symlink(target.as_encoded_bytes().to_vec()), 0o777)
     }
 
-    fn make_at(&self, caller: Caller, parent: u64, name: &OsStr, make: Make, mode: u32) -> Result<EntryAttr, Errno> {
+    fn make_at(
+        &self,
+        caller: Caller,
+        parent: u64,
+        name: &OsStr,
+        make: NewInode,
+        mode: u32,
+    ) -> Result<EntryAttr, Errno> {
         let parent = self.nodes.node(parent)?;
         let made = self.operations(&parent).make_node(caller, name, make, mode);
         self.audit_at(caller, &parent, name, made)

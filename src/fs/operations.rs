@@ -18,7 +18,7 @@ use super::listing::{EntrySink, NameSink};
 use super::mount_context::Caller;
 use super::node::FsNode;
 use super::refusal::LayoutRefusal;
-use crate::memory::{Make, XattrMode};
+use crate::memory::{NewInode, XattrMode};
 
 /// A name in a directory; whether something has it is not looked at.
 pub(super) type ParentAndName<'a> = (&'a FsNode, &'a OsStr);
@@ -109,7 +109,7 @@ pub(super) trait NodeOperations {
 
     /// Makes a file of another kind than a directory. EPERM outside of `files/` and `scratch/`; EEXIST where the name
     /// is taken.
-    fn make_node(&self, _caller: Caller, _name: &OsStr, _make: Make, _mode: u32) -> Result<EntryAttr, Failure> {
+    fn make_node(&self, _caller: Caller, _name: &OsStr, _make: NewInode, _mode: u32) -> Result<EntryAttr, Failure> {
         Err(LayoutRefusal::NoSpecialHere.into())
     }
 

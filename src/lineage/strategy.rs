@@ -67,7 +67,7 @@ impl Strategy {
     }
 
     /// Returns whether the side that changed later wins, so that the times of both have to be known.
-    pub fn takes_later(self) -> bool {
+    pub fn later_wins(self) -> bool {
         match self {
             Strategy::NewestWins | Strategy::KeepBoth => true,
             Strategy::ChildWins | Strategy::ParentWins | Strategy::Manual => false,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::maintenance::purge_mark;
+use super::maintenance::unfinished_purge;
 use super::open::dir_entry_exists;
 use super::transaction::contents::has_whole_content;
 use super::verify::{VerifyOptions, verify};
@@ -152,7 +152,7 @@ fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
     }
     // After the journal, so that an opening of the copy goes on with a purge whose entry it has. One that ended meanwhile has
     // changed the manifest.
-    match store.copy(purge_mark::PATH, &copy) {
+    match store.copy(unfinished_purge::PATH, &copy) {
         Ok(copied) => bytes += copied,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
@@ -244,13 +244,13 @@ mod tests {
 
     #[test]
     fn a_purge_that_is_not_finished_goes_into_the_copy() {
-        use crate::memory::maintenance::purge_mark::PurgeMark;
+        use crate::memory::maintenance::unfinished_purge::UnfinishedPurge;
         let dir = tempfile::tempdir().unwrap();
         let (store, dest) = (store_in(dir.path()), dir.path().join("copy"));
-        let mark = PurgeMark { before: 1, segments: [crate::object::Hash([7; 32])].into(), quotes: Vec::new() };
+        let mark = UnfinishedPurge { before: 1, segments: [crate::object::Hash([7; 32])].into(), quotes: Vec::new() };
         mark.save(&RealDisk::new(&store)).unwrap();
         backup(&store, &dest).unwrap();
-        assert_eq!(PurgeMark::read(&RealDisk::new(&dest)).unwrap(), Some(mark));
+        assert_eq!(UnfinishedPurge::read(&RealDisk::new(&dest)).unwrap(), Some(mark));
     }
 
     #[test]

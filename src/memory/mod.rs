@@ -58,7 +58,7 @@ pub use error::{
 };
 pub use history::HistoryFile;
 pub use lost_temporaries::LostTemporary;
-pub use maintenance::expiry::{OpenFiles, OpenersHeld, WritersHeld};
+pub use maintenance::expiry::{OpenFiles, OpensBlocked, WritersBlocked};
 pub use maintenance::gc::GUARD_PREFIX;
 pub use maintenance::purge::PurgeOptions;
 pub use merging::find_state::FoundState;
@@ -90,7 +90,7 @@ pub use crate::search::{Answer, Query};
 
 // Given out again here: `fs` and `fuse` take trees from this layer alone, and know none below it.
 pub use crate::workspace::{
-    Attrs, ChangedNode, Directory, FileKind, FileName, FileNode, FileOp, FileOutcome, Make, NAME_BYTES_MAX,
+    Attrs, ChangedNode, Directory, FileKind, FileName, FileNode, FileOp, FileOutcome, NAME_BYTES_MAX, NewInode,
     ROOT as FILES_ROOT, RangeOp, RenameMode, Tree, TreeError, XattrMode, unshared_bytes,
 };
 

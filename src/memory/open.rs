@@ -11,7 +11,7 @@ use super::catalog::settings::Settings;
 use super::command::log_record::LogRecord;
 use super::load::{LoadSource, LoadedStore, load, retry_across_seals};
 use super::lost_temporaries;
-use super::maintenance::{Maintenance, purge_mark, unfinished_graph};
+use super::maintenance::{Maintenance, unfinished_graph, unfinished_purge};
 use super::merging::MergeState;
 use super::storage::file_index::FileIndex;
 use super::storage::manifest::{self, Manifest};
@@ -266,8 +266,8 @@ fn is_complete(disk: &dyn Disk) -> Result<bool, Error> {
         unfinished_graph::NEW_PATH,
         lost_temporaries::PATH,
         lost_temporaries::NEW_PATH,
-        purge_mark::PATH,
-        purge_mark::NEW_PATH,
+        unfinished_purge::PATH,
+        unfinished_purge::NEW_PATH,
         "lost+found",
     ];
     if let Some(other) = names.iter().find(|name| !ours.contains(&name.as_str())) {

@@ -12,8 +12,8 @@ use super::history::{self, Archive, ArchiveCheck, HistoryReader, MovedEntries};
 use super::load::{LoadSource, LoadedStore, load, retry_across_seals};
 use super::lost_temporaries;
 use super::maintenance::gc::live_files;
-use super::maintenance::purge_mark::{self, PurgeMark};
 use super::maintenance::unfinished_graph;
+use super::maintenance::unfinished_purge::{self, UnfinishedPurge};
 use super::open::{check_format, dir_entry_exists, is_lock_text, read_keys};
 use super::storage::manifest;
 use super::storage::read_file;
@@ -342,12 +342,12 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &LoadedStore, tr
         unfinished_graph::NEW_PATH,
         lost_temporaries::PATH,
         lost_temporaries::NEW_PATH,
-        purge_mark::PATH,
-        purge_mark::NEW_PATH,
+        unfinished_purge::PATH,
+        unfinished_purge::NEW_PATH,
         history::ARCHIVE_FOLDER,
         "lost+found",
     ];
-    PurgeMark::read(&**disk)?;
+    UnfinishedPurge::read(&**disk)?;
     reserve::verify(&**disk)?;
     unfinished_graph::verify(disk, &disk.list("").map_err(io)?)?;
     lost_temporaries::verify(disk, &disk.list("").map_err(io)?)?;

@@ -72,7 +72,7 @@ impl Action {
     /// Takes over what the child changed, under another id; none where the child deleted it. The version is read
     /// whole, and is unsealed under its new id. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the version
     /// can't be read or is damaged.
-    pub fn keep_as(change: &RecordDifference, id: Arc<str>) -> Result<Option<Action>, SegmentError> {
+    pub fn keep_under_id(change: &RecordDifference, id: Arc<str>) -> Result<Option<Action>, SegmentError> {
         let Some(row) = &change.new else { return Ok(None) };
         let version = Row::Unsealed(Arc::new(row.version()?.with_id(id.clone())));
         Ok(Some(Action { id, take: Some(version), deleted_at: Time::default() }))
@@ -132,7 +132,7 @@ pub fn plan_one(
         // Without a base, both sides added the record: a child without it would have changed nothing.
         let id = free_id(&item.id, sides, merged)?;
         (item.decision, item.kept_as) = (Some(Side::Both), Some(id.clone()));
-        return Ok((Action::keep_as(change, id)?, Some(item)));
+        return Ok((Action::keep_under_id(change, id)?, Some(item)));
     }
     item.decision = decide(&item, change, sides, strategy, resolved)?;
     Ok(((item.decision == Some(Side::Child)).then(taken), Some(item)))
@@ -196,7 +196,7 @@ fn decide(
         return Ok(Some(Side::Both));
     }
     let [mut child, mut parent] = [Time::default(); 2];
-    if strategy.takes_later() {
+    if strategy.later_wins() {
         child = changed_at(sides.child, &item.id, change.new.as_ref())?;
         parent = changed_at(sides.parent, &item.id, sides.parent.find(&item.id)?.as_ref())?;
     }

@@ -235,18 +235,18 @@ impl HitBuilder<'_> {
     ) -> Result<Hit, SegmentError> {
         match (&found.id, &found.payload) {
             (HitKey::Record(id, source_index), HitRow::Record(row)) => {
-                self.record((row, id, *source_index), score, distance, explain)
+                self.record_hit((row, id, *source_index), score, distance, explain)
             }
             (HitKey::File { path, line, .. }, HitRow::File(row)) => {
                 let path = format!("files/{}", String::from_utf8_lossy(path));
                 let file = FileLine { path: path.into(), line: *line };
-                self.passage((row, file), score, distance, explain)
+                self.passage_hit((row, file), score, distance, explain)
             }
             _ => unreachable!("a key is of what it names"),
         }
     }
 
-    fn passage(
+    fn passage_hit(
         &self,
         (row, file): (&FileRow, FileLine),
         score: Score,
@@ -271,7 +271,7 @@ impl HitBuilder<'_> {
         })
     }
 
-    fn record(
+    fn record_hit(
         &mut self,
         (row, id, source_index): (&Row, &Arc<str>, usize),
         score: Score,

@@ -21,7 +21,7 @@ use super::{Mutex, Rank};
 /// assert!(budget.reserve(1000, 1).is_err(), "the user's share");
 /// assert!(budget.reserve(1001, 41).is_err(), "what all may hold");
 /// drop(held);
-/// assert_eq!(budget.held(), 0);
+/// assert_eq!(budget.held_bytes(), 0);
 /// ```
 pub struct MemoryBudget {
     /// Bytes that all users may hold together.
@@ -107,12 +107,12 @@ impl MemoryBudget {
     }
 
     /// Returns how many bytes one user may hold; the largest u64 where there is no limit.
-    pub fn share(&self) -> u64 {
+    pub fn user_limit_bytes(&self) -> u64 {
         self.user_limit_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns how many bytes all users hold together, as their reservations count.
-    pub fn held(&self) -> u64 {
+    pub fn held_bytes(&self) -> u64 {
         self.held.lock().total_bytes
     }
 
@@ -133,7 +133,7 @@ impl MemoryBudget {
     fn charge(&self, uid: u32, bytes: u64) -> Result<(), OverBudget> {
         // Before the lock is taken, as measuring the process may take long.
         self.admit(bytes)?;
-        let (most, share) = (self.limit_bytes.load(Ordering::Relaxed), self.share());
+        let (most, share) = (self.limit_bytes.load(Ordering::Relaxed), self.user_limit_bytes());
         let mut held = self.held.lock();
         let own = held.bytes_by_user.get(&uid).copied().unwrap_or(0);
         let over = |limit_bytes, shared| OverBudget {
@@ -286,9 +286,9 @@ mod tests {
         let mut held = budget.empty_reservation(1);
         held.grow(30).unwrap();
         held.grow(10).unwrap();
-        assert_eq!((held.bytes(), budget.held()), (40, 40));
+        assert_eq!((held.bytes(), budget.held_bytes()), (40, 40));
         drop(held);
-        assert_eq!(budget.held(), 0);
+        assert_eq!(budget.held_bytes(), 0);
         assert!(budget.held.lock().bytes_by_user.is_empty(), "nothing is kept of users who hold nothing");
     }
 
@@ -311,6 +311,6 @@ mod tests {
         let budget = budget();
         let mut held = budget.reserve(1, 30).unwrap();
         assert!(held.resize(u64::MAX).is_err());
-        assert_eq!((held.bytes(), budget.held()), (30, 30));
+        assert_eq!((held.bytes(), budget.held_bytes()), (30, 30));
     }
 }

@@ -2,7 +2,7 @@
 //! that fails leaves the tree as it was.
 
 use super::node::{Body, Directory, FileNode};
-use super::op::{FileOp, FileOutcome, Make, RenameMode};
+use super::op::{FileOp, FileOutcome, NewInode, RenameMode};
 use super::pack::Packs;
 use super::{FileContent, FileKind, FileName, Tree, TreeError};
 use crate::object::Time;
@@ -73,7 +73,7 @@ impl Tree {
         &mut self,
         parent: u64,
         name: &FileName,
-        make: &Make,
+        make: &NewInode,
         [mut mode, uid, mut gid]: [u32; 3],
         time: Time,
     ) -> Result<u64, TreeError> {
@@ -229,16 +229,16 @@ impl Tree {
     }
 }
 
-fn new_body(make: &Make) -> Result<Body, TreeError> {
+fn new_body(make: &NewInode) -> Result<Body, TreeError> {
     Ok(match make {
-        Make::File => Body::File(FileContent::default()),
-        Make::Directory => Body::Directory(Directory::default()),
-        Make::Symlink(target) if target.is_empty() => return Err(TreeError::NotFound),
-        Make::Symlink(target) if target.len() > TARGET_BYTES_MAX => return Err(TreeError::NameTooLong),
-        Make::Symlink(target) => Body::Symlink(target.as_slice().into()),
-        Make::Fifo => Body::Fifo,
-        Make::Socket => Body::Socket,
-        Make::CharDevice(rdev) => Body::CharDevice(*rdev),
-        Make::BlockDevice(rdev) => Body::BlockDevice(*rdev),
+        NewInode::File => Body::File(FileContent::default()),
+        NewInode::Directory => Body::Directory(Directory::default()),
+        NewInode::Symlink(target) if target.is_empty() => return Err(TreeError::NotFound),
+        NewInode::Symlink(target) if target.len() > TARGET_BYTES_MAX => return Err(TreeError::NameTooLong),
+        NewInode::Symlink(target) => Body::Symlink(target.as_slice().into()),
+        NewInode::Fifo => Body::Fifo,
+        NewInode::Socket => Body::Socket,
+        NewInode::CharDevice(rdev) => Body::CharDevice(*rdev),
+        NewInode::BlockDevice(rdev) => Body::BlockDevice(*rdev),
     })
 }

@@ -15,12 +15,12 @@
 //!
 //! ```
 //! use engramfs::object::Time;
-//! use engramfs::workspace::{FileName, FileOp, Make, NoPacks, ROOT, Tree, TreeError};
+//! use engramfs::workspace::{FileName, FileOp, NewInode, NoPacks, ROOT, Tree, TreeError};
 //!
 //! # fn main() -> Result<(), TreeError> {
 //! let mut tree = Tree::new(0o755, 1000, 1000, Time(1));
 //! let name = FileName::new(b"plan.md")?;
-//! let create = FileOp::Create { parent: ROOT, name, make: Make::File, mode: 0o644, uid: 1000, gid: 1000 };
+//! let create = FileOp::Create { parent: ROOT, name, make: NewInode::File, mode: 0o644, uid: 1000, gid: 1000 };
 //! let inode = tree.apply(&create, Time(2), &NoPacks)?.inode;
 //! let fork = tree.clone();
 //! tree.apply(&FileOp::Write { inode, offset: 0, bytes: b"tea".into() }, Time(3), &NoPacks)?;
@@ -76,7 +76,7 @@ pub use held::HeldChunks;
 pub use name::{FileName, NAME_BYTES_MAX};
 pub use node::{Body, Directory, FileKind, FileNode};
 pub use nodes::ChangedNode;
-pub use op::{Attrs, FileOp, FileOutcome, Make, RangeOp, RenameMode, XattrMode};
+pub use op::{Attrs, FileOp, FileOutcome, NewInode, RangeOp, RenameMode, XattrMode};
 pub use owners::Transfers;
 pub use pack::{NoPacks, Pack, Packs};
 pub use patch::{TreeChange, TreePatch};

@@ -8,7 +8,7 @@ use crate::object::Time;
 
 /// What a new inode is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Make {
+pub enum NewInode {
     /// Empty at first, as what open(2) creates.
     File,
     /// Empty. It has setgid where the directory above has.
@@ -86,7 +86,7 @@ pub enum FileOp<'a> {
     ///
     /// `Exists` where the name is taken, `NotFound` in a directory that was removed, `TooManyLinks` beyond 65,000 directories
     /// in one. Of a link's target `NameTooLong`, and `NotFound` for an empty one.
-    Create { parent: u64, name: FileName, make: Make, mode: u32, uid: u32, gid: u32 },
+    Create { parent: u64, name: FileName, make: NewInode, mode: u32, uid: u32, gid: u32 },
     /// Gives an inode one more name. `NotPermitted` for a directory, `NotFound` for an orphan, `TooManyLinks` beyond
     /// 65,000 names, `Exists` where the name is taken.
     Link { inode: u64, parent: u64, name: FileName },

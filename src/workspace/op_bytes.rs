@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::op::{Attrs, FileOp, Make, RangeOp, RenameMode, XattrMode};
+use super::op::{Attrs, FileOp, NewInode, RangeOp, RenameMode, XattrMode};
 use super::{FileName, TreeError};
 use crate::object::{CodecError, Reader, Time, Writer};
 
@@ -152,27 +152,27 @@ impl FileOp<'_> {
     }
 }
 
-fn write_make(make: &Make, out: &mut Writer) {
+fn write_make(make: &NewInode, out: &mut Writer) {
     match make {
-        Make::File => out.byte(0),
-        Make::Directory => out.byte(1),
-        Make::Symlink(target) => out.byte(2).bytes(target),
-        Make::Fifo => out.byte(3),
-        Make::Socket => out.byte(4),
-        Make::CharDevice(rdev) => out.byte(5).number((*rdev).into()),
-        Make::BlockDevice(rdev) => out.byte(6).number((*rdev).into()),
+        NewInode::File => out.byte(0),
+        NewInode::Directory => out.byte(1),
+        NewInode::Symlink(target) => out.byte(2).bytes(target),
+        NewInode::Fifo => out.byte(3),
+        NewInode::Socket => out.byte(4),
+        NewInode::CharDevice(rdev) => out.byte(5).number((*rdev).into()),
+        NewInode::BlockDevice(rdev) => out.byte(6).number((*rdev).into()),
     };
 }
 
-fn read_make(input: &mut Reader<'_>) -> Result<Make, CodecError> {
+fn read_make(input: &mut Reader<'_>) -> Result<NewInode, CodecError> {
     Ok(match input.byte()? {
-        0 => Make::File,
-        1 => Make::Directory,
-        2 => Make::Symlink(input.bytes()?.to_vec()),
-        3 => Make::Fifo,
-        4 => Make::Socket,
-        5 => Make::CharDevice(read_u32(input)?),
-        6 => Make::BlockDevice(read_u32(input)?),
+        0 => NewInode::File,
+        1 => NewInode::Directory,
+        2 => NewInode::Symlink(input.bytes()?.to_vec()),
+        3 => NewInode::Fifo,
+        4 => NewInode::Socket,
+        5 => NewInode::CharDevice(read_u32(input)?),
+        6 => NewInode::BlockDevice(read_u32(input)?),
         code => return Err(CodecError::Code(code)),
     })
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, OpenMode, RecordEdit,
+    Actor, Attrs, BranchId, Document, FILES_ROOT, FileName, FileOp, Memory, MergeKind, NewInode, OpenMode, RecordEdit,
     Setting, SharedLogEntryInput, View, XattrMode,
 };
 use serde_json::{Value, json};
@@ -95,9 +95,15 @@ impl Past {
     fn files(&mut self, branch: BranchId, number: usize) {
         let edit = |op: FileOp<'_>| self.memory.edit(&who(), branch, op).map(|outcome| outcome.inode);
         let name = |text: &[u8]| FileName::new(text).unwrap();
-        let makes = [Make::File, Make::Directory, Make::Symlink(b"some/where".to_vec()), Make::Fifo, Make::File];
+        let makes = [
+            NewInode::File,
+            NewInode::Directory,
+            NewInode::Symlink(b"some/where".to_vec()),
+            NewInode::Fifo,
+            NewInode::File,
+        ];
         let make = makes[self.chance.below(makes.len())].clone();
-        let (is_file, is_folder) = (make == Make::File, make == Make::Directory);
+        let (is_file, is_folder) = (make == NewInode::File, make == NewInode::Directory);
         let own = name(format!("f{number}").as_bytes());
         let (uid, gid) = (1000, 7);
         let Ok(inode) = edit(FileOp::Create { parent: FILES_ROOT, name: own, make, mode: 0o640, uid, gid }) else {
@@ -112,7 +118,8 @@ impl Past {
         }
         if is_folder {
             let odd = name(b"odd \xff name");
-            edit(FileOp::Create { parent: inode, name: odd, make: Make::File, mode: 0o4755, uid: 0, gid: 0 }).unwrap();
+            edit(FileOp::Create { parent: inode, name: odd, make: NewInode::File, mode: 0o4755, uid: 0, gid: 0 })
+                .unwrap();
             let attrs = Attrs { mode: Some(0o2750), mtime: Some(engramfs::memory::Time(77)), ..Attrs::default() };
             edit(FileOp::SetAttr { inode, attrs }).unwrap();
         }
@@ -290,7 +297,12 @@ fn pipes_and_sockets_with_several_names_come_back() {
     let main = main_of(&memory);
     let edit = |op: FileOp<'_>| memory.edit(&who(), main, op).ok().unwrap().inode;
     let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
-    let kinds = [("p", Make::Fifo), ("s", Make::Socket), ("d", Make::CharDevice(7)), ("l", Make::Symlink(b"p".into()))];
+    let kinds = [
+        ("p", NewInode::Fifo),
+        ("s", NewInode::Socket),
+        ("d", NewInode::CharDevice(7)),
+        ("l", NewInode::Symlink(b"p".into())),
+    ];
     for (first, make) in kinds {
         let inode =
             edit(FileOp::Create { parent: FILES_ROOT, name: name(first), make, mode: 0o644, uid: 1000, gid: 1000 });
@@ -322,7 +334,8 @@ fn holes_are_holes_in_a_dump() {
     let main = main_of(&memory);
     let edit = |op: FileOp<'_>| memory.edit(&who(), main, op).ok().unwrap().inode;
     let (name, size) = (FileName::new(b"sparse").unwrap(), 64u64 << 20);
-    let inode = edit(FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 1000, gid: 1000 });
+    let inode =
+        edit(FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 1000, gid: 1000 });
     for offset in [0, (30 << 20) + 77, size - 1] {
         edit(FileOp::Write { inode, offset, bytes: b"x"[..].into() });
     }

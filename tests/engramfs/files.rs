@@ -7,7 +7,7 @@ mod lost_lines;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Kind, Make, Memory, MergeKind,
+    Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Kind, Memory, MergeKind, NewInode,
     Setting, ShowTarget, Time, View, Viewer,
 };
 
@@ -28,13 +28,13 @@ pub fn try_write(memory: &Memory, who: &Actor, branch: BranchId, path: &str, byt
             memory.edit(who, branch, FileOp::SetAttr { inode, attrs })?;
             inode
         }
-        Err(_) => memory.edit(who, branch, create(parent, name, Make::File))?.inode,
+        Err(_) => memory.edit(who, branch, create(parent, name, NewInode::File))?.inode,
     };
     memory.edit(who, branch, FileOp::Write { inode, offset: 0, bytes: bytes.as_bytes().into() })?;
     Ok(())
 }
 
-fn create(parent: u64, name: &str, make: Make) -> FileOp<'static> {
+fn create(parent: u64, name: &str, make: NewInode) -> FileOp<'static> {
     FileOp::Create { parent, name: FileName::new(name.as_bytes()).unwrap(), make, mode: 0o755, uid: 1000, gid: 1000 }
 }
 
@@ -42,7 +42,7 @@ fn folders(memory: &Memory, branch: BranchId, path: &str) -> u64 {
     path.split('/').filter(|name| !name.is_empty()).fold(FILES_ROOT, |parent, name| {
         let tree = memory.files(&View::Branch(branch)).unwrap();
         tree.lookup(parent, name.as_bytes())
-            .unwrap_or_else(|_| memory.edit(&who(), branch, create(parent, name, Make::Directory)).unwrap().inode)
+            .unwrap_or_else(|_| memory.edit(&who(), branch, create(parent, name, NewInode::Directory)).unwrap().inode)
     })
 }
 
@@ -73,7 +73,7 @@ fn only_those_whom_a_rule_names_may_write_there_and_the_refusal_is_an_entry() {
     let ann = who();
     let bob = Actor { uid: 1001, ..who() };
     let staff = Actor { uid: 7, gid: 50, ..who() };
-    let plans = memory.edit(&bob, main, create(FILES_ROOT, "plans", Make::Directory));
+    let plans = memory.edit(&bob, main, create(FILES_ROOT, "plans", NewInode::Directory));
     assert!(plans.is_ok(), "{plans:?}");
     let error = refused(try_write(&memory, &ann, main, "plans/p", "no"));
     assert_eq!((error.kind(), error.code()), (Kind::Denied, "write_rule"));
@@ -105,8 +105,8 @@ fn a_rule_binds_what_is_in_a_directory_that_is_moved() {
     let bob = Actor { uid: 1001, ..who() };
     memory.set(&who(), main, Setting::Rules, "plans/** text write=uid:1001\nlogs/** text append\n** text").unwrap();
     let (work, free) = (folders(&memory, main, "work"), folders(&memory, main, "free/deep"));
-    let plans = memory.edit(&bob, main, create(work, "plans", Make::Directory)).unwrap().inode;
-    memory.edit(&bob, main, create(plans, "p", Make::File)).unwrap();
+    let plans = memory.edit(&bob, main, create(work, "plans", NewInode::Directory)).unwrap().inode;
+    memory.edit(&bob, main, create(plans, "p", NewInode::File)).unwrap();
     write(&memory, main, "work/logs/l", "line");
     write(&memory, main, "free/deep/f", "free");
     let refusal = |who: &Actor, op| refused(memory.edit(who, main, op).map(|_| ())).code();
@@ -166,7 +166,7 @@ fn a_log_that_may_only_be_appended_to_keeps_every_byte() {
     let main = main_of(&memory);
     memory.set(&who(), main, Setting::Rules, "logs/** text append\n** text").unwrap();
     let logs = folders(&memory, main, "logs");
-    let inode = memory.edit(&who(), main, create(logs, "l", Make::File)).unwrap().inode;
+    let inode = memory.edit(&who(), main, create(logs, "l", NewInode::File)).unwrap().inode;
     let at = |offset: u64, bytes: &'static str| FileOp::Write { inode, offset, bytes: bytes.as_bytes().into() };
     memory.edit(&who(), main, at(0, "one\n")).unwrap();
     memory.edit(&who(), main, at(4, "two\n")).unwrap();

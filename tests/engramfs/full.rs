@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Attrs, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, KEPT_DROPPED, Kind, Make, Memory,
-    MergeKind, OpenMode, RangeOp, Setting, SharedLogEntryInput, View, XattrMode,
+    Attrs, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, KEPT_DROPPED, Kind, Memory,
+    MergeKind, NewInode, OpenMode, RangeOp, Setting, SharedLogEntryInput, View, XattrMode,
 };
 
 use crate::shrink::run_steps;
@@ -45,7 +45,7 @@ fn write(memory: &Memory, branch: BranchId, name: &str, bytes: &[u8]) -> Result<
         Some(inode) => inode,
         None => {
             let (parent, name) = (FILES_ROOT, FileName::new(name.as_bytes()).unwrap());
-            let op = FileOp::Create { parent, name, make: Make::File, mode: 0o644, uid: 1000, gid: 1000 };
+            let op = FileOp::Create { parent, name, make: NewInode::File, mode: 0o644, uid: 1000, gid: 1000 };
             memory.edit(&who(), branch, op).map_err(full)?.inode
         }
     };
@@ -253,7 +253,7 @@ fn the_last_room_is_for_what_gives_some_back() {
     let make = |text: &str, make| {
         edit(FileOp::Create { parent: FILES_ROOT, name: name(text), make, mode: 0o755, uid: 1000, gid: 1000 })
     };
-    make("folder", Make::Directory).unwrap();
+    make("folder", NewInode::Directory).unwrap();
     write(&memory, main, "file", &noise(1, FILE)).unwrap();
     let inode = inode_of(&memory, main, "file").unwrap();
     edit(FileOp::SetXattr { inode, name: b"user.a".to_vec(), value: vec![1], how: XattrMode::Any }).unwrap();
@@ -270,7 +270,7 @@ fn the_last_room_is_for_what_gives_some_back() {
         memory.set(&who(), main, Setting::Keep, "60d"),
         memory.fork(&who(), main, "more", None).map(drop),
         memory.checkpoint(&who(), main, "more", None),
-        make("more", Make::File).map(drop),
+        make("more", NewInode::File).map(drop),
         record(&memory, 1),
         // The branch would hold more than now.
         memory.rollback(&who(), child, "with-file").map(drop),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Attrs, BranchId, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, RenameMode, Setting, Time, View,
+    Attrs, BranchId, FILES_ROOT, FileName, FileOp, Memory, MergeKind, NewInode, RenameMode, Setting, Time, View,
 };
 
 use crate::shrink::run_steps;
@@ -30,7 +30,7 @@ fn edit(memory: &Memory, branch: BranchId, chance: &mut Chance) {
     let there = tree.lookup(FILES_ROOT, &one).ok();
     let op = match (there, chance.below(4)) {
         (None, _) => {
-            FileOp::Create { parent: FILES_ROOT, name: one, make: Make::File, mode: 0o644, uid: 1000, gid: 1000 }
+            FileOp::Create { parent: FILES_ROOT, name: one, make: NewInode::File, mode: 0o644, uid: 1000, gid: 1000 }
         }
         (Some(_), 0) => FileOp::Unlink { parent: FILES_ROOT, name: one, keep: false },
         (Some(_), 1) => FileOp::Rename {

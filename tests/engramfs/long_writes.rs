@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
-use engramfs::memory::{BranchId, EditError, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, View};
+use engramfs::memory::{BranchId, EditError, FILES_ROOT, FileName, FileOp, Kind, Memory, NewInode, View};
 
 use crate::support::{Chance, environment, main_of, open, open_on, verify, who};
 
@@ -21,7 +21,7 @@ fn bytes(chunks: usize, seed: u64) -> Vec<u8> {
 
 fn create(memory: &Memory, branch: BranchId, name: &str) -> u64 {
     let name = FileName::new(name.as_bytes()).unwrap();
-    let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 1000, gid: 1000 };
+    let op = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 1000, gid: 1000 };
     memory.edit(&who(), branch, op).unwrap().inode
 }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, Query, Setting, View, Viewer,
+    Actor, Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Kind, Memory, NewInode, Query, Setting, View,
+    Viewer,
 };
 
 use crate::support::{delete, main_of, open, put, who};
@@ -14,7 +15,7 @@ use crate::support::{delete, main_of, open, put, who};
 fn make(memory: &Memory, who: &Actor, branch: BranchId, name: &str) -> Result<u64, (Kind, &'static str)> {
     let name = FileName::new(name.as_bytes()).unwrap();
     let (uid, gid) = (who.uid, who.gid);
-    let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid, gid };
+    let op = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid, gid };
     memory.edit(who, branch, op).map(|outcome| outcome.inode).map_err(|error| match error {
         EditError::Refused(error) => (error.kind(), error.code()),
         EditError::Tree(error) => panic!("{error}"),

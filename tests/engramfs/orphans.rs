@@ -2,7 +2,7 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Hash, Make, Memory, MergeKind, TreeError, View,
+    Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Hash, Memory, MergeKind, NewInode, TreeError, View,
 };
 
 use crate::support::{main_of, open, verify, who};
@@ -12,8 +12,14 @@ fn name(name: &str) -> FileName {
 }
 
 fn make(memory: &Memory, branch: BranchId, path: &str, bytes: &str) -> u64 {
-    let op =
-        FileOp::Create { parent: FILES_ROOT, name: name(path), make: Make::File, mode: 0o644, uid: 1000, gid: 1000 };
+    let op = FileOp::Create {
+        parent: FILES_ROOT,
+        name: name(path),
+        make: NewInode::File,
+        mode: 0o644,
+        uid: 1000,
+        gid: 1000,
+    };
     let inode = memory.edit(&who(), branch, op).unwrap().inode;
     memory.edit(&who(), branch, write(inode, 0, bytes)).unwrap();
     inode

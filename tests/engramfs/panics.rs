@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use engramfs::disk::{DiskCall, FaultyDisk, ForgetfulDisk};
-use engramfs::memory::{BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, View};
+use engramfs::memory::{BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, Kind, Memory, NewInode, View};
 
 use crate::story::{Log, Step, Story, picture};
 use crate::support::{main_of, open, stride, verify, who};
@@ -67,7 +67,7 @@ fn edit(memory: &Memory, what: Do) -> Result<(), Error> {
     let main = main_of(memory);
     let name = || FileName::new(b"file").unwrap();
     let make =
-        || FileOp::Create { parent: FILES_ROOT, name: name(), make: Make::File, mode: 0o644, uid: 1000, gid: 1000 };
+        || FileOp::Create { parent: FILES_ROOT, name: name(), make: NewInode::File, mode: 0o644, uid: 1000, gid: 1000 };
     let done = match (what, inode(memory, main)) {
         (Unlink, Some(_)) => {
             memory.edit(&who(), main, FileOp::Unlink { parent: FILES_ROOT, name: name(), keep: false })

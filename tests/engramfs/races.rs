@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, OpenMode,
+    Actor, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, Kind, Memory, NewInode, OpenMode,
     RecordEdit, Setting, Time, View,
 };
 use engramfs::sync::without_waiting;
@@ -67,7 +67,7 @@ fn happened(meanwhile: &Mutex<Meanwhile>) -> bool {
 
 fn create(memory: &Memory, who: &Actor, branch: BranchId, name: &str) -> Result<u64, EditError> {
     let name = FileName::new(name.as_bytes()).unwrap();
-    let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o666, uid: who.uid, gid: who.gid };
+    let op = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o666, uid: who.uid, gid: who.gid };
     Ok(memory.edit(who, branch, op)?.inode)
 }
 

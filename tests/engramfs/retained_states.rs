@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Error, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, MergeOptions, RevertVerb, Revision,
-    Setting, ShowTarget, View, Viewer,
+    BranchId, Error, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, MergeOptions, NewInode, RevertVerb,
+    Revision, Setting, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::support::{Chance, delete, main_of, open, put, rounds, texts, verify, 
 fn write(memory: &Memory, branch: BranchId, name: &str, bytes: &str) {
     let tree = memory.files(&View::Branch(branch)).unwrap();
     let named = FileName::new(name.as_bytes()).unwrap();
-    let make = FileOp::Create { parent: FILES_ROOT, name: named, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+    let make = FileOp::Create { parent: FILES_ROOT, name: named, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
     let inode = tree.resolve(name.as_bytes()).unwrap_or_else(|_| memory.edit(&who(), branch, make).unwrap().inode);
     memory.edit(&who(), branch, FileOp::Write { inode, offset: 0, bytes: bytes.as_bytes().into() }).unwrap();
 }

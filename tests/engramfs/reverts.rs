@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Environment, Error, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, MergeOptions,
-    MergeResult, OpenMode, RevertVerb, Revision, Setting, Time, View,
+    Actor, BranchId, Environment, Error, FILES_ROOT, FileName, FileOp, Memory, MergeKind, MergeOptions, MergeResult,
+    NewInode, OpenMode, RevertVerb, Revision, Setting, Time, View,
 };
 
 use crate::support::{delete, environment, main_of, open, put, texts, verify, who};
@@ -84,7 +84,8 @@ impl Rig {
     fn write(&self, branch: BranchId, name: &str, bytes: &str) {
         let tree = self.memory.files(&View::Branch(branch)).unwrap();
         let named = FileName::new(name.as_bytes()).unwrap();
-        let make = FileOp::Create { parent: FILES_ROOT, name: named, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        let make =
+            FileOp::Create { parent: FILES_ROOT, name: named, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
         let found = tree.resolve(name.as_bytes());
         let inode = found.unwrap_or_else(|_| self.memory.edit(&who(), branch, make).unwrap().inode);
         self.memory.edit(&who(), branch, FileOp::Write { inode, offset: 0, bytes: bytes.as_bytes().into() }).unwrap();

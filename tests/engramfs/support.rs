@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, FileOutcome, Make, Memory, OpenMode,
-    RecordEdit, RecordInput, View,
+    Actor, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, FileOutcome, Memory, NewInode,
+    OpenMode, RecordEdit, RecordInput, View,
 };
 
 static TICKS: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
@@ -79,7 +79,7 @@ pub fn delete(id: &str) -> RecordEdit {
 /// Makes an empty file in the root branch's `files/`.
 pub fn make_file(memory: &Memory, name: &str) -> Result<FileOutcome, EditError> {
     let name = FileName::new(name.as_bytes()).unwrap();
-    let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 1000, gid: 1000 };
+    let op = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 1000, gid: 1000 };
     memory.edit(&who(), main_of(memory), op)
 }
 

@@ -15,7 +15,7 @@ use super::{FILES, INDEX, damaged};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::memory::{
-    Actor, Attrs, BranchId, EditError, FILES_ROOT, FileKind, FileName, FileOp, Make, Memory, Tree, TreeError, View,
+    Actor, Attrs, BranchId, EditError, FILES_ROOT, FileKind, FileName, FileOp, Memory, NewInode, Tree, TreeError, View,
     XattrMode,
 };
 
@@ -296,16 +296,18 @@ impl FileRestorer<'_> {
         }
         let device = entry.device.unwrap_or(0);
         let make = match entry.kind.as_str() {
-            "file" => Make::File,
-            "directory" => Make::Directory,
-            "symlink" => Make::Symlink(entry.target.as_ref().map(JsonBytes::bytes).transpose()?.unwrap_or_default()),
-            "fifo" => Make::Fifo,
-            "socket" => Make::Socket,
-            "char_device" => Make::CharDevice(device),
-            "block_device" => Make::BlockDevice(device),
+            "file" => NewInode::File,
+            "directory" => NewInode::Directory,
+            "symlink" => {
+                NewInode::Symlink(entry.target.as_ref().map(JsonBytes::bytes).transpose()?.unwrap_or_default())
+            }
+            "fifo" => NewInode::Fifo,
+            "socket" => NewInode::Socket,
+            "char_device" => NewInode::CharDevice(device),
+            "block_device" => NewInode::BlockDevice(device),
             other => return Err(damaged(format!("{} is called a {other}", entry_name(path)))),
         };
-        let is_file = make == Make::File;
+        let is_file = make == NewInode::File;
         let inode = self.edit(FileOp::Create { parent, name, make, mode: 0o600, uid: entry.uid, gid: entry.gid })?;
         if is_file {
             self.fill(entry, inode)?;

@@ -51,13 +51,13 @@ pub fn render(diff: &[Value], coloured: bool) -> String {
             "file" => format!("files/{}", text(edit, "path").trim_start_matches("files/")),
             _ => format!("vectors/{}.json", text(edit, "id")),
         };
-        format!("{}  {path}\n{}", paint(coloured, colour, letter), texts(edit, coloured))
+        format!("{}  {path}\n{}", paint(coloured, colour, letter), changed_lines(edit, coloured))
     };
     diff.iter().map(line).collect()
 }
 
 /// Returns the lines of text that an edit took away and added, where both versions are shown.
-fn texts(edit: &Value, coloured: bool) -> String {
+fn changed_lines(edit: &Value, coloured: bool) -> String {
     let lines = |side: &str| -> Vec<&str> {
         let text = edit.get(side).and_then(|version| version.get("text")).and_then(Value::as_str);
         text.unwrap_or_default().lines().collect()

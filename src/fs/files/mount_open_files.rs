@@ -5,9 +5,9 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use super::FileTreeId;
-use super::open_inodes::HeldOpens;
+use super::open_inodes::BlockedOpens;
 use crate::fs::mount_context::MountContext;
-use crate::memory::{BranchId, OpenFiles, OpenersHeld, WritersHeld};
+use crate::memory::{BranchId, OpenFiles, OpensBlocked, WritersBlocked};
 
 /// The mount that the store asks. It is held weakly: the store outlives a mount, and must not keep it alive.
 pub(in crate::fs) struct MountOpenFiles(pub Weak<MountContext>);
@@ -16,7 +16,7 @@ pub(in crate::fs) struct MountOpenFiles(pub Weak<MountContext>);
 struct Held {
     mount: Arc<MountContext>,
     files: FileTreeId,
-    held: HeldOpens,
+    held: BlockedOpens,
 }
 
 impl Drop for Held {
@@ -26,10 +26,10 @@ impl Drop for Held {
 }
 
 impl MountOpenFiles {
-    fn hold(&self, branch: BranchId, held: HeldOpens) -> (Vec<u64>, Box<dyn Any>) {
+    fn block(&self, branch: BranchId, held: BlockedOpens) -> (Vec<u64>, Box<dyn Any>) {
         let Some(mount) = self.0.upgrade() else { return (Vec::new(), Box::new(())) };
         let files = FileTreeId::branch(branch);
-        let open = mount.open_inodes.hold(&files, held);
+        let open = mount.open_inodes.block(&files, held);
         (open, Box::new(Held { mount, files, held }))
     }
 }
@@ -42,11 +42,11 @@ impl OpenFiles for MountOpenFiles {
             .unwrap_or_default()
     }
 
-    fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {
-        self.hold(branch, HeldOpens::Writers)
+    fn block_writers(&self, branch: BranchId) -> (Vec<u64>, WritersBlocked) {
+        self.block(branch, BlockedOpens::Writers)
     }
 
-    fn hold_openers(&self, branch: BranchId) -> (Vec<u64>, OpenersHeld) {
-        self.hold(branch, HeldOpens::All)
+    fn block_opens(&self, branch: BranchId) -> (Vec<u64>, OpensBlocked) {
+        self.block(branch, BlockedOpens::All)
     }
 }

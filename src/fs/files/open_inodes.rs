@@ -28,19 +28,19 @@ pub(in crate::fs) enum OpenIntent {
 
 /// Which handles of a tree's files nobody gets for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::fs) enum HeldOpens {
+pub(in crate::fs) enum BlockedOpens {
     /// Those that write.
     Writers,
     /// Each, also those that only read.
     All,
 }
 
-impl HeldOpens {
+impl BlockedOpens {
     /// The number that stands for all inodes of a tree which are held so; no inode has it.
     fn inode(self) -> u64 {
         match self {
-            HeldOpens::Writers => 0,
-            HeldOpens::All => u64::MAX,
+            BlockedOpens::Writers => 0,
+            BlockedOpens::All => u64::MAX,
         }
     }
 }
@@ -72,8 +72,8 @@ impl OpenInodes {
         let mut inodes = self.inodes.lock();
         // Looked at again after each wake-up: all who wait are woken, and another name may be about to go by then.
         while inodes.get(key).is_some_and(|uses| uses.pending_unlinks > 0)
-            || is_held(&inodes, &key.0, HeldOpens::All)
-            || (writes && is_held(&inodes, &key.0, HeldOpens::Writers))
+            || is_blocked(&inodes, &key.0, BlockedOpens::All)
+            || (writes && is_blocked(&inodes, &key.0, BlockedOpens::Writers))
         {
             if !may_wait() {
                 return Err(Failure::would_wait());
@@ -121,18 +121,19 @@ impl OpenInodes {
     }
 
     /// Returns the inodes of a tree that have such handles. No other one gets one until [`OpenInodes::release`].
-    pub fn hold(&self, files: &FileTreeId, held: HeldOpens) -> Vec<u64> {
+    pub fn block(&self, files: &FileTreeId, held: BlockedOpens) -> Vec<u64> {
         let mut inodes = self.inodes.lock();
         // Set before handles are listed, under one lock: whoever comes later waits, and whoever came before is in the
         // list.
         inodes.entry((files.clone(), held.inode())).or_default().pending_unlinks += 1;
-        let is_open = |uses: &InodeUses| if held == HeldOpens::Writers { uses.writers > 0 } else { uses.handles > 0 };
+        let is_open =
+            |uses: &InodeUses| if held == BlockedOpens::Writers { uses.writers > 0 } else { uses.handles > 0 };
         let open = inodes.iter().filter(|((tree_id, _), uses)| tree_id == files && is_open(uses));
         open.map(|((_, inode), _)| *inode).collect()
     }
 
-    /// Takes [`OpenInodes::hold`] back.
-    pub fn release(&self, files: &FileTreeId, held: HeldOpens) {
+    /// Takes [`OpenInodes::block`] back.
+    pub fn release(&self, files: &FileTreeId, held: BlockedOpens) {
         let (mut inodes, key) = (self.inodes.lock(), (files.clone(), held.inode()));
         if let Some(uses) = inodes.get_mut(&key) {
             uses.pending_unlinks = uses.pending_unlinks.saturating_sub(1);
@@ -169,7 +170,7 @@ impl OpenInodes {
     }
 }
 
-fn is_held(inodes: &HashMap<InodeKey, InodeUses>, files: &FileTreeId, held: HeldOpens) -> bool {
+fn is_blocked(inodes: &HashMap<InodeKey, InodeUses>, files: &FileTreeId, held: BlockedOpens) -> bool {
     inodes.get(&(files.clone(), held.inode())).is_some_and(|uses| uses.pending_unlinks > 0)
 }
 
@@ -250,24 +251,24 @@ mod tests {
         let opened = OpenInodes::default();
         opened.open(&key(), true).unwrap();
         opened.open(&(key().0, 8), false).unwrap();
-        assert_eq!(opened.hold(&key().0, HeldOpens::Writers), [7]);
+        assert_eq!(opened.block(&key().0, BlockedOpens::Writers), [7]);
         opened.open(&key(), false).unwrap();
         assert_eq!(without_waiting(|| opened.open(&key(), true)).unwrap_err().errno(), Errno::EAGAIN);
-        opened.release(&key().0, HeldOpens::Writers);
+        opened.release(&key().0, BlockedOpens::Writers);
         opened.open(&key(), true).unwrap();
         for writes in [true, false, true] {
             assert!(opened.close(&key(), writes).is_none());
         }
-        assert_eq!(opened.hold(&key().0, HeldOpens::Writers), [0_u64; 0]);
+        assert_eq!(opened.block(&key().0, BlockedOpens::Writers), [0_u64; 0]);
     }
 
     #[test]
     fn nobody_opens_while_all_are_held() {
         let opened = OpenInodes::default();
         opened.open(&key(), false).unwrap();
-        assert_eq!(opened.hold(&key().0, HeldOpens::Writers), [0_u64; 0]);
-        assert_eq!(opened.hold(&key().0, HeldOpens::All), [7]);
-        opened.release(&key().0, HeldOpens::Writers);
+        assert_eq!(opened.block(&key().0, BlockedOpens::Writers), [0_u64; 0]);
+        assert_eq!(opened.block(&key().0, BlockedOpens::All), [7]);
+        opened.release(&key().0, BlockedOpens::Writers);
         for inode in [7, 8] {
             let refused = without_waiting(|| opened.open(&(key().0, inode), false));
             assert_eq!(refused.unwrap_err().errno(), Errno::EAGAIN);
@@ -277,7 +278,7 @@ mod tests {
             let opening = scope.spawn(|| opened.open(&(key().0, 8), false).unwrap());
             std::thread::sleep(Duration::from_millis(20));
             assert!(!opening.is_finished());
-            opened.release(&key().0, HeldOpens::All);
+            opened.release(&key().0, BlockedOpens::All);
         });
         assert!(opened.close(&key(), false).is_none());
         assert_eq!(opened.inodes_with_handles(&key().0), [8]);

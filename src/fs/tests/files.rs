@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::rig::{ANN, ROOT, Rig};
 use crate::fs::files::MountOpenFiles;
 use crate::fs::{AttrChanges, Errno, FileKind, FsOptions, Kernel, TimeSet};
-use crate::memory::{BranchId, OpenFiles, OpenersHeld, Time, View, WritersHeld};
+use crate::memory::{BranchId, OpenFiles, OpensBlocked, Time, View, WritersBlocked};
 use crate::sync::{Mutex, without_waiting};
 
 /// A branch with a directory and two files.
@@ -393,12 +393,12 @@ impl OpenFiles for OpensMeanwhile {
         open
     }
 
-    fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {
-        self.of_mount.hold_writers(branch)
+    fn block_writers(&self, branch: BranchId) -> (Vec<u64>, WritersBlocked) {
+        self.of_mount.block_writers(branch)
     }
 
-    fn hold_openers(&self, branch: BranchId) -> (Vec<u64>, OpenersHeld) {
-        let open = self.of_mount.hold_openers(branch);
+    fn block_opens(&self, branch: BranchId) -> (Vec<u64>, OpensBlocked) {
+        let open = self.of_mount.block_opens(branch);
         self.open_one();
         open
     }

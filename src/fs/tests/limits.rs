@@ -220,7 +220,7 @@ fn the_last_entries_of_a_log_are_as_many_as_are_asked_for() {
         let last = rig.read(&format!("main/shared/log/last/{count}")).unwrap();
         assert_eq!(last.lines().collect::<Vec<_>>(), all[2_500_usize.saturating_sub(count)..], "{count}");
     }
-    let most = rig.memory.budget().held() + 100_000;
+    let most = rig.memory.budget().held_bytes() + 100_000;
     rig.memory.budget().limit(most, most);
     assert_eq!(rig.read("main/shared/log/last/2500"), Err(Errno::EDQUOT));
     rig.read("main/shared/log/last/100").unwrap();

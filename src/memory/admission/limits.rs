@@ -102,7 +102,7 @@ impl Memory {
     }
 
     /// Counts again what the files of a user's branches take, after something that always works.
-    pub(in crate::memory) fn recount_files(&self, catalog: &Catalog, owner: u32) {
+    pub(in crate::memory) fn recount_file_metadata(&self, catalog: &Catalog, owner: u32) {
         let (own, _) = self.admission.files_held.bytes_held(catalog, owner);
         let mut users = self.admission.files_held.users.lock();
         if let Some(held) = users.get_mut(&owner) {
@@ -116,7 +116,7 @@ impl Memory {
 
     /// Counts what only checkpoints, proposals and bases of forks hold of the names and attributes of files. Where no limit is
     /// set nothing is counted.
-    pub(in crate::memory) fn recount_frozen_files(&self, catalog: &Catalog) {
+    pub(in crate::memory) fn recount_frozen_metadata(&self, catalog: &Catalog) {
         if self.admission.files_held.limit_bytes.get().is_none() {
             return;
         }
@@ -124,7 +124,7 @@ impl Memory {
         let before = std::mem::replace(&mut *self.admission.files_held.frozen_bytes.lock(), frozen.clone());
         // Who held something before is counted, too: what went since has to be given back to them.
         for owner in before.into_keys().chain(frozen.into_keys()) {
-            self.recount_files(catalog, owner);
+            self.recount_file_metadata(catalog, owner);
         }
     }
 
@@ -190,8 +190,8 @@ mod tests {
             let memory = Memory::open_on(disk, OpenMode::Create, None, environment).unwrap();
             assert_eq!(memory.limit_memory(limit_bytes, several_users, Box::new(|_| 0)), None);
             let budget = &memory.admission.budget;
-            assert_eq!(budget.share(), share);
-            let free = (48 << 20) - budget.held();
+            assert_eq!(budget.user_limit_bytes(), share);
+            let free = (48 << 20) - budget.held_bytes();
             let parts = [free / 3, free / 3, free - free / 3 * 2];
             let held: Vec<Reservation> =
                 (1..).zip(parts).map(|(uid, bytes)| budget.reserve(uid, bytes).unwrap()).collect();

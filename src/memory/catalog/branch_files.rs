@@ -172,7 +172,7 @@ impl Catalog {
 mod tests {
     use crate::disk::ForgetfulDisk;
     use crate::memory::{
-        Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, MergeKind, OpenMode, View,
+        Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, Memory, MergeKind, NewInode, OpenMode, View,
     };
     use crate::workspace::XattrMode;
 
@@ -185,7 +185,7 @@ mod tests {
         let main = memory.root("main").unwrap();
         let make = |branch, name: &str| {
             let name = FileName::new(name.as_bytes()).unwrap();
-            let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+            let make = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
             memory.edit(&who, branch, make).unwrap();
         };
         let held = || memory.catalog().metadata_bytes.bytes_held(0).0;
@@ -208,8 +208,14 @@ mod tests {
         let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
         let main = memory.root("main").unwrap();
         let name = FileName::new(b"file").unwrap();
-        let make =
-            FileOp::Create { parent: FILES_ROOT, name: name.clone(), make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        let make = FileOp::Create {
+            parent: FILES_ROOT,
+            name: name.clone(),
+            make: NewInode::File,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+        };
         memory.edit(&who, main, make).unwrap();
         let child = memory.fork(&who, main, "child", None).unwrap();
         memory.edit(&who, main, FileOp::Unlink { parent: FILES_ROOT, name, keep: true }).unwrap();
@@ -232,7 +238,7 @@ mod tests {
             let branch = memory.fork(&ann, main, "ann", None).unwrap();
             let fill = |number: u32| {
                 let name = FileName::new(b"file").unwrap();
-                let make = Make::File;
+                let make = NewInode::File;
                 let make =
                     FileOp::Create { parent: FILES_ROOT, name: name.clone(), make, mode: 0o644, uid: 1001, gid: 0 };
                 let inode = memory.edit(&ann, branch, make)?.inode;

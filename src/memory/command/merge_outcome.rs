@@ -377,11 +377,11 @@ pub mod samples {
 mod tests {
     use super::*;
     use crate::object::Time;
-    use crate::workspace::{FileName, FileOp, Make, NoPacks, ROOT};
+    use crate::workspace::{FileName, FileOp, NewInode, NoPacks, ROOT};
 
     fn tree(text: &[u8]) -> Tree {
         let (mut tree, name) = (Tree::default(), FileName::new(b"a").unwrap());
-        let create = FileOp::Create { parent: ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        let create = FileOp::Create { parent: ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
         let inode = tree.apply(&create, Time(1), &NoPacks).unwrap().inode;
         tree.apply(&FileOp::Write { inode, offset: 0, bytes: text.into() }, Time(1), &NoPacks).unwrap();
         tree

@@ -164,7 +164,7 @@ fn is_mostly_dead(dead: u64, length: u64) -> bool {
 mod tests {
     use super::*;
     use crate::disk::{Disk, ForgetfulDisk};
-    use crate::memory::{Actor, Attrs, Environment, FILES_ROOT, FileName, FileOp, Make, OpenMode, Setting};
+    use crate::memory::{Actor, Attrs, Environment, FILES_ROOT, FileName, FileOp, NewInode, OpenMode, Setting};
 
     #[test]
     fn while_the_store_is_written_to_half_must_be_unused_and_16_mib_at_least() {
@@ -223,7 +223,8 @@ mod tests {
         memory.set(&who, main, Setting::Keep, "0s").unwrap();
         let edit = |op: FileOp<'_>| memory.edit(&who, main, op).unwrap().inode;
         let name = FileName::new(b"a").unwrap();
-        let inode = edit(FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 });
+        let inode =
+            edit(FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 });
         // No two chunks are alike.
         let bytes: Vec<u8> =
             (0..5_u64 << 19).flat_map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();

@@ -87,7 +87,7 @@ impl Catalog {
 mod tests {
     use super::*;
     use crate::disk::{Disk, ForgetfulDisk};
-    use crate::memory::{Actor, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode};
+    use crate::memory::{Actor, Environment, FILES_ROOT, FileName, FileOp, Memory, NewInode, OpenMode};
     use crate::workspace::XattrMode;
 
     /// Attributes of this many bytes in each fork.
@@ -108,7 +108,7 @@ mod tests {
     fn discarded(memory: &Memory, who: &Actor, main: BranchId, number: u32) -> (BranchId, u64) {
         let fork = memory.fork(who, main, &format!("fork-{number}"), None).unwrap();
         let name = FileName::new(b"file").unwrap();
-        let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: who.uid, gid: 0 };
+        let make = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: who.uid, gid: 0 };
         let inode = memory.edit(who, fork, make).unwrap().inode;
         for number in 0..FORK_BYTES / 60_000 {
             let name = format!("user.{number}").into_bytes();

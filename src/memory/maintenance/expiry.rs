@@ -18,18 +18,18 @@ pub trait OpenFiles: Send + Sync {
 
     /// Returns the inodes that are open for writing. From then on nobody opens another one for writing, until the
     /// guard is dropped.
-    fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld);
+    fn block_writers(&self, branch: BranchId) -> (Vec<u64>, WritersBlocked);
 
     /// Returns the inodes that are open, as [`OpenFiles::open_inodes`] does. From then on nobody opens another one at all,
     /// until the guard is dropped.
-    fn hold_openers(&self, branch: BranchId) -> (Vec<u64>, OpenersHeld);
+    fn block_opens(&self, branch: BranchId) -> (Vec<u64>, OpensBlocked);
 }
 
 /// As long as it lives, no file of a branch is opened for writing.
-pub type WritersHeld = Box<dyn std::any::Any>;
+pub type WritersBlocked = Box<dyn std::any::Any>;
 
 /// As long as it lives, no file of a branch is opened.
-pub type OpenersHeld = Box<dyn std::any::Any>;
+pub type OpensBlocked = Box<dyn std::any::Any>;
 
 /// Whoever does not tell who writes, and holds nobody: all that is open may be written to.
 impl<F: Fn(BranchId) -> Vec<u64> + Send + Sync> OpenFiles for F {
@@ -37,11 +37,11 @@ impl<F: Fn(BranchId) -> Vec<u64> + Send + Sync> OpenFiles for F {
         self(branch)
     }
 
-    fn hold_writers(&self, branch: BranchId) -> (Vec<u64>, WritersHeld) {
+    fn block_writers(&self, branch: BranchId) -> (Vec<u64>, WritersBlocked) {
         (self(branch), Box::new(()))
     }
 
-    fn hold_openers(&self, branch: BranchId) -> (Vec<u64>, OpenersHeld) {
+    fn block_opens(&self, branch: BranchId) -> (Vec<u64>, OpensBlocked) {
         (self(branch), Box::new(()))
     }
 }
@@ -107,16 +107,16 @@ impl Memory {
 
     /// Returns which files of a branch are open for writing, and keeps others from being opened so
     /// until what is returned is dropped. None where nobody tells what is open.
-    pub(in crate::memory) fn hold_writers(&self, branch: BranchId) -> Option<(Vec<u64>, WritersHeld)> {
+    pub(in crate::memory) fn block_writers(&self, branch: BranchId) -> Option<(Vec<u64>, WritersBlocked)> {
         let open = self.maintenance.expiry.open_files.lock().clone();
-        open.map(|open| open.hold_writers(branch))
+        open.map(|open| open.block_writers(branch))
     }
 
     /// Returns which files of a branch are open, and keeps others from being opened until what is returned is dropped.
     /// None where nobody tells what is open.
-    pub(in crate::memory) fn hold_openers(&self, branch: BranchId) -> Option<(Vec<u64>, OpenersHeld)> {
+    pub(in crate::memory) fn block_opens(&self, branch: BranchId) -> Option<(Vec<u64>, OpensBlocked)> {
         let open = self.maintenance.expiry.open_files.lock().clone();
-        open.map(|open| open.hold_openers(branch))
+        open.map(|open| open.block_opens(branch))
     }
 
     /// Returns whether somebody knows which files are open, and lets go of those that have no name.
@@ -182,12 +182,12 @@ impl Memory {
             // next round.
             self.maintenance.expiry.last_checks.lock().insert(branch.id, check);
             let owner = Actor { uid: branch.uid, name: catalog.user(branch.uid), gid: 0 };
-            count += self.expire_in(&owner, branch.id, expired, dry_run)?;
+            count += self.expire_branch_files(&owner, branch.id, expired, dry_run)?;
         }
         Ok(count)
     }
 
-    fn expire_in(
+    fn expire_branch_files(
         &self,
         owner: &Actor,
         branch: BranchId,

@@ -131,7 +131,7 @@ impl Memory {
             self.announce_dropped_states();
         }
         // After states went: what only they held counts for nobody any more.
-        self.recount_frozen_files(&self.catalog_now());
+        self.recount_frozen_metadata(&self.catalog_now());
         let mut stored = self.storage.manifest.lock();
         let sealed = self.seal_locked(&mut stored, &Compaction::Small)?;
         let reclaimed = self.sweep(&stored, &sealed).and_then(|_| {

@@ -226,7 +226,7 @@ impl Memory {
     }
 
     /// Returns the largest segment that wants a graph, after several were compacted into one.
-    fn next_graph_task(&self) -> Option<GraphTask> {
+    fn compact_and_pick_graph_task(&self) -> Option<GraphTask> {
         if self.graph_tasks().len() > 1 {
             if let Err(error) = self.seal_and_compact(&Compaction::WithoutGraph) {
                 log::warn!("segments stay apart, and each gets a search graph of its own: {error}");
@@ -288,7 +288,7 @@ fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
             return;
         }
         // Chosen after the pause: what was sealed meanwhile may have become one segment with what was there.
-        let Some(task) = memory.upgrade().and_then(|memory| memory.next_graph_task()) else { return };
+        let Some(task) = memory.upgrade().and_then(|memory| memory.compact_and_pick_graph_task()) else { return };
         let is_outgrown = || memory.upgrade().is_some_and(|memory| memory.is_outgrown(&task));
         // The store is not held meanwhile, so that it can be closed; the task holds the segment.
         let built = build(disk, &task, indexer, is_outgrown);

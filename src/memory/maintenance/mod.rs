@@ -9,7 +9,6 @@ pub mod file_indexer;
 pub mod gc;
 pub mod indexer;
 pub mod purge;
-pub mod purge_mark;
 pub mod purge_report;
 pub mod purge_search;
 pub mod purge_signals;
@@ -20,6 +19,7 @@ pub mod scrub;
 pub mod seal;
 pub mod signal_expiry;
 pub mod unfinished_graph;
+pub mod unfinished_purge;
 pub mod usage;
 
 use std::sync::atomic::AtomicU64;

@@ -1,7 +1,7 @@
 //! `purge`: records and files go from every state, and their bytes from the disk.
 //!
 //! 1. All versions are looked for, and copies of them, on a snapshot.
-//! 2. The files that hold their bytes are noted (`purge_mark`), durably.
+//! 2. The files that hold their bytes are noted (`unfinished_purge`), durably.
 //! 3. A seal, and behind it one entry, which takes them out of every state of every branch.
 //! 4. A seal begins a new journal file and writes again, without them, all that held their bytes: segments, packs, archives,
 //!    snapshots and parts of the manifest. What those were, and old journal files, is removed; then the note.
@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use super::compact::RewriteSet;
-use super::purge_mark::PurgeMark;
 use super::purge_report::PurgeReport;
 use super::purge_search::PurgeSearch;
 use super::purge_signals::is_signal;
 use super::relocations::Compaction;
 use super::unfinished_graph;
+use super::unfinished_purge::UnfinishedPurge;
 use crate::branch::check_record_id;
 use crate::journal::Journal;
 use crate::lineage::{Entry, EntryOp, SignedEntry};
@@ -299,7 +299,7 @@ impl Memory {
 
     /// Finishes a purge of an earlier process. Where that fails, for want of room say, it is tried again in the background.
     pub(in crate::memory) fn resume_purge(&self) -> Result<(), Error> {
-        let is_unfinished = PurgeMark::read(&*self.disk)?.is_some();
+        let is_unfinished = UnfinishedPurge::read(&*self.disk)?.is_some();
         self.maintenance.purge.is_unfinished.store(is_unfinished, Ordering::Release);
         self.finish_unfinished_purge();
         Ok(())
@@ -324,7 +324,7 @@ impl Memory {
 
     /// Has the bytes of a purge go whose entry is written; does nothing where there is none. The caller holds the lock of `storage.manifest`.
     fn finish_purge(&self, stored: &mut StoredManifest) -> Result<(), Error> {
-        let Some(mark) = PurgeMark::read(&*self.disk)? else { return Ok(()) };
+        let Some(mark) = UnfinishedPurge::read(&*self.disk)? else { return Ok(()) };
         if let Some(purge) = self.first_purge_after(mark.before)? {
             let quoted = purged_items(&purge.entry);
             let rewrite_set = self.files_to_rewrite(mark, &purge.entry, &quoted)?;
@@ -333,7 +333,7 @@ impl Memory {
             unfinished_graph::discard(&*self.disk);
         }
         // The mark goes last: after a crash before this the next opening repeats the whole step.
-        PurgeMark::remove(&*self.disk)?;
+        UnfinishedPurge::remove(&*self.disk)?;
         self.maintenance.purge.is_unfinished.store(false, Ordering::Release);
         Ok(())
     }
@@ -371,7 +371,12 @@ impl Memory {
     }
 
     /// Returns what holds bytes of a purge: what was noted before its entry, and what seals and merges made in between.
-    fn files_to_rewrite(&self, mark: PurgeMark, purge: &Entry, quoted: &PurgedItems) -> Result<RewriteSet, Error> {
+    fn files_to_rewrite(
+        &self,
+        mark: UnfinishedPurge,
+        purge: &Entry,
+        quoted: &PurgedItems,
+    ) -> Result<RewriteSet, Error> {
         let mut segments: HashSet<Hash> = mark.segments.into_iter().collect();
         for segment in self.storage.segments.list() {
             let mut hashes = segment.hashes()?.chunks_exact(32).filter_map(|hash| hash.try_into().ok().map(Hash));

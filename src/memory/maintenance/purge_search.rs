@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use super::purge_mark::PurgeMark;
+use super::unfinished_purge::UnfinishedPurge;
 use crate::branch::BranchVersion;
 use crate::memory::catalog::shared_log::{LogEntryName, log_entry_id};
 use crate::memory::catalog::{Branch, BranchId, Catalog, for_each_state};
@@ -257,7 +257,7 @@ impl PurgeSearch {
     }
 
     /// Returns whether nothing was found under the names, and no entry quotes them.
-    pub fn found_nothing(&self, mark: &PurgeMark) -> bool {
+    pub fn found_nothing(&self, mark: &UnfinishedPurge) -> bool {
         self.found.is_empty() && mark.segments.is_empty() && mark.quotes.is_empty()
     }
 
@@ -297,7 +297,7 @@ impl PurgeSearch {
 
     /// Returns what a finish of the purge has to know; `versions` are those that go. Kind `Io` or `Damaged` where an
     /// entry of the history can't be read.
-    pub fn mark(&self, memory: &Memory, versions: &BTreeSet<(Arc<str>, Hash)>) -> Result<PurgeMark, Error> {
+    pub fn mark(&self, memory: &Memory, versions: &BTreeSet<(Arc<str>, Hash)>) -> Result<UnfinishedPurge, Error> {
         let names = versions.iter().map(|(item, _)| item).chain(&self.items);
         let quoted = PurgedItems {
             names: names.map(|item| item.trim_end_matches('/').into()).collect(),
@@ -305,7 +305,7 @@ impl PurgeSearch {
         };
         // Entries quote lines that merges lost, and those outlive every state; so all of the history is looked through.
         let quotes = memory.history.quotes(&memory.storage.segments.blobs, 1..memory.version() + 1, &quoted)?;
-        Ok(PurgeMark { before: memory.version(), segments: self.segments.clone(), quotes })
+        Ok(UnfinishedPurge { before: memory.version(), segments: self.segments.clone(), quotes })
     }
 }
 

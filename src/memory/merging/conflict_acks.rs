@@ -174,12 +174,12 @@ fn is_written(path: &[u8], before: &Tree, after: &Tree) -> bool {
 mod tests {
     use super::*;
     use crate::object::Time;
-    use crate::workspace::{FileName, FileOp, Make, NoPacks, ROOT};
+    use crate::workspace::{FileName, FileOp, NewInode, NoPacks, ROOT};
 
     fn write(tree: &mut Tree, name: &str, text: &'static [u8]) {
         let inode = tree.resolve(name.as_bytes()).unwrap_or_else(|_| {
             let name = FileName::new(name.as_bytes()).unwrap();
-            let make = FileOp::Create { parent: ROOT, name, make: Make::File, mode: 0o644, uid: 1, gid: 1 };
+            let make = FileOp::Create { parent: ROOT, name, make: NewInode::File, mode: 0o644, uid: 1, gid: 1 };
             tree.apply(&make, Time(1), &NoPacks).unwrap().inode
         });
         tree.apply(&FileOp::Write { inode, offset: 0, bytes: text.into() }, Time(2), &NoPacks).unwrap();

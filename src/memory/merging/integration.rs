@@ -260,7 +260,7 @@ fn merged_records(
         }
         if outcome == RecordOutcome::Both {
             let id = other_ids.next().ok_or_else(|| missing_from_outcome("a record that is kept has no id".into()))?;
-            Action::keep_as(change, id.clone())?.map_or(Ok(()), |action| action.apply(&mut merged))?;
+            Action::keep_under_id(change, id.clone())?.map_or(Ok(()), |action| action.apply(&mut merged))?;
             kept_as = Some(id);
         }
         if let Some(side) = outcome.side() {

@@ -351,7 +351,7 @@ mod tests {
     use super::*;
     use crate::disk::{Disk, ForgetfulDisk};
     use crate::memory::{
-        Actor, Environment, FILES_ROOT, FileName, FileOp, Make, Memory, OpenMode, RecordEdit, RecordInput,
+        Actor, Environment, FILES_ROOT, FileName, FileOp, Memory, NewInode, OpenMode, RecordEdit, RecordInput,
         VerifyOptions, View, verify_on,
     };
 
@@ -372,7 +372,8 @@ mod tests {
         let main = memory.root("main").unwrap();
         let edit = |op: FileOp<'_>| memory.edit(&who(), main, op).unwrap().inode;
         let name = FileName::new(b"a").unwrap();
-        let inode = edit(FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 });
+        let inode =
+            edit(FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 });
         edit(FileOp::Write { inode, offset: 0, bytes: b"before"[..].into() });
         memory.checkpoint(&who(), main, "v1", None).unwrap();
         edit(FileOp::Write { inode, offset: 0, bytes: b"behind"[..].into() });

@@ -166,7 +166,7 @@ fn only_deletes_files(before: &Tree, after: &Tree, most: usize) -> bool {
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Environment, FILES_ROOT, FileName, FileOp, Make, OpenMode, View};
+    use crate::memory::{Environment, FILES_ROOT, FileName, FileOp, NewInode, OpenMode, View};
 
     #[test]
     fn an_entry_that_changed_more_than_65536_files_counts_as_no_deletion() {
@@ -177,7 +177,7 @@ mod tests {
         let main = memory.root("main").unwrap();
         let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
         for file in ["a", "b", "c"] {
-            let make = Make::File;
+            let make = NewInode::File;
             let op = FileOp::Create { parent: FILES_ROOT, name: name(file), make, mode: 0o644, uid: 0, gid: 0 };
             memory.edit(&who, main, op).unwrap();
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::memory::catalog::Branch;
 use crate::memory::storage::trees::tree_error;
-use crate::memory::{Error, Memory, MergeError, WritersHeld};
+use crate::memory::{Error, Memory, MergeError, WritersBlocked};
 use crate::merge::files::{Rules, replaced_unit};
 use crate::workspace::Tree;
 
@@ -41,14 +41,14 @@ impl Memory {
         &self,
         rules: &Rules,
         replaced: &[(&Branch, &Tree)],
-    ) -> Result<Result<Vec<WritersHeld>, Error>, Error> {
+    ) -> Result<Result<Vec<WritersBlocked>, Error>, Error> {
         let mut guards = Vec::new();
         for (branch, after) in replaced {
             let before = branch.state.files();
             if before.is_clone_of(after) {
                 continue;
             }
-            let Some((open, held)) = self.hold_writers(branch.id) else { continue };
+            let Some((open, held)) = self.block_writers(branch.id) else { continue };
             // Kept before the look: from here on nobody opens a file for writing, so what is found closed stays closed.
             guards.push(held);
             let in_use = replaced_unit(rules, &self.storage.trees, before, after, &open).map_err(tree_error)?;

@@ -267,7 +267,7 @@ mod tests {
                 batch.spill().unwrap();
             }
         }
-        assert!(batch.spilled.file_bytes > READ_BYTES as u64 && memory.admission.budget.held() < HELD_BYTES_MAX);
+        assert!(batch.spilled.file_bytes > READ_BYTES as u64 && memory.admission.budget.held_bytes() < HELD_BYTES_MAX);
         assert!(memory.disk.list("").unwrap().iter().all(|name| !name.starts_with(SPILL_PREFIX)));
         let (edits, _held) = batch.into_edits().unwrap();
         assert_eq!(edits.len(), 3000);
@@ -323,10 +323,10 @@ mod tests {
         for number in 0..1000 {
             batch.push(put(number)).unwrap();
         }
-        assert!(memory.admission.budget.held() <= 100_000);
+        assert!(memory.admission.budget.held_bytes() <= 100_000);
         let error = batch.into_edits().map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), Kind::Quota);
         assert!(error.hint().contains("several parts"), "{error}");
-        assert_eq!(memory.admission.budget.held(), 0);
+        assert_eq!(memory.admission.budget.held_bytes(), 0);
     }
 }

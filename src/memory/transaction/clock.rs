@@ -145,7 +145,9 @@ mod tests {
 
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{BranchId, FILES_ROOT, FileName, FileOp, Make, MergeKind, OpenMode, RecordEdit, RecordInput};
+    use crate::memory::{
+        BranchId, FILES_ROOT, FileName, FileOp, MergeKind, NewInode, OpenMode, RecordEdit, RecordInput,
+    };
 
     const HOUR: i64 = 3600 * 1_000_000_000;
     /// Records, more than are merged or rolled back under the lock.
@@ -241,7 +243,7 @@ mod tests {
             let child = memory.fork(&who(), main, "child", None).unwrap();
             memory.commit(&who(), child, puts("r", MANY)).unwrap();
             let name = FileName::new(b"file").unwrap();
-            let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+            let op = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
             memory.edit(&who(), child, op).unwrap();
         };
         check(prepare, |memory, main| {

@@ -15,7 +15,7 @@ use crate::memory::catalog::{BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::{BULK_ROW_BYTES, COMMAND_BYTES, Command, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::PreparedCommand;
-use crate::memory::{Actor, BranchEvent, Error, Memory, OpenersHeld, ReplacedFiles};
+use crate::memory::{Actor, BranchEvent, Error, Memory, OpensBlocked, ReplacedFiles};
 use crate::object::{self, Context, Hash, Time};
 use crate::sync::{allow_waiting, may_wait};
 
@@ -327,7 +327,7 @@ impl Memory {
         self.catalog.write().apply(prepared.branch, prepared.op, prepared.changes, signed.entry.seq, signed.entry.time);
         drop(held);
         let owners: BTreeSet<u32> = before.into_iter().chain(owners()).collect();
-        owners.into_iter().for_each(|owner| self.recount_files(&self.catalog(), owner));
+        owners.into_iter().for_each(|owner| self.recount_file_metadata(&self.catalog(), owner));
         // After the catalog: whoever reads of an entry finds what it did.
         self.history.push(&signed);
         (Arc::new(signed), replaced)
@@ -339,7 +339,7 @@ impl Memory {
         &self,
         catalog: &Catalog,
         changes: &mut [CatalogChange],
-    ) -> (Vec<ReplacedFiles>, Vec<OpenersHeld>) {
+    ) -> (Vec<ReplacedFiles>, Vec<OpensBlocked>) {
         let (mut replaced, mut guards) = (Vec::new(), Vec::new());
         for change in changes {
             if let CatalogChange::Purged(branches) = change {
@@ -351,7 +351,7 @@ impl Memory {
                 continue;
             };
             // Held before the list: who opened before is in it, and who opens later finds the files that come.
-            let (open, held) = self.hold_openers(*branch).unzip();
+            let (open, held) = self.block_opens(*branch).unzip();
             guards.extend(held);
             let open = open.unwrap_or_default();
             if !open.is_empty() || state.files().orphans().next().is_some() {

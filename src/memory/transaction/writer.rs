@@ -180,7 +180,7 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Environment, FILES_ROOT, FileName, FileOp, Make, OpenMode, View};
+    use crate::memory::{Actor, Environment, FILES_ROOT, FileName, FileOp, NewInode, OpenMode, View};
 
     #[test]
     fn nothing_can_be_written_once_a_change_may_be_half_done() {
@@ -200,7 +200,7 @@ mod tests {
         let main = memory.root("main").unwrap();
         let before = memory.files(&View::Branch(main)).unwrap();
         let make = |name: &[u8]| {
-            let (name, make) = (FileName::new(name).unwrap(), Make::File);
+            let (name, make) = (FileName::new(name).unwrap(), NewInode::File);
             let op = FileOp::Create { parent: FILES_ROOT, name, make, mode: 0o644, uid: 0, gid: 0 };
             memory.edit(&owner, main, op).unwrap();
         };

@@ -151,7 +151,7 @@ fn push_line(out: &mut String, held: &mut Reservation, line: &Value) -> Result<(
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Environment, FILES_ROOT, FileName, FileOp, Kind, Make, OpenMode, RecordEdit, RecordInput};
+    use crate::memory::{Environment, FILES_ROOT, FileName, FileOp, Kind, NewInode, OpenMode, RecordEdit, RecordInput};
 
     #[test]
     fn a_comparison_takes_1048576_records_and_as_many_paths_and_no_more() {
@@ -168,7 +168,7 @@ mod tests {
         let records = state();
         for n in 0..3 {
             let name = FileName::new(format!("f{n}").as_bytes()).unwrap();
-            let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 7, gid: 7 };
+            let op = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 7, gid: 7 };
             memory.edit(&who, main, op).unwrap();
         }
         for (old, new) in [(&empty, &records), (&records, &state())] {

@@ -220,7 +220,7 @@ fn hidden_paths(settings: &Settings) -> HiddenPaths {
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Make, OpenMode};
+    use crate::memory::{Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, NewInode, OpenMode};
 
     fn store_with_a_file() -> (Arc<Memory>, Actor, BranchId) {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };
@@ -228,7 +228,7 @@ mod tests {
         let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
         let main = memory.root("main").unwrap();
         let name = FileName::new(b"a").unwrap();
-        let op = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+        let op = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
         memory.edit(&who, main, op).unwrap();
         (memory, who, main)
     }

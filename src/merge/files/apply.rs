@@ -10,7 +10,7 @@ use super::resolver::Resolver;
 use super::{FileMerge, Loser, NewOwner, Side};
 use crate::object::Time;
 use crate::workspace::{
-    Attrs, FileKind, FileName, FileNode, FileOp, Make, ROOT, RenameMode, Tree, TreeChange, TreeError, TreePatch,
+    Attrs, FileKind, FileName, FileNode, FileOp, NewInode, ROOT, RenameMode, Tree, TreeChange, TreeError, TreePatch,
     XattrMode,
 };
 
@@ -148,7 +148,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             return Ok(staging);
         }
         let name = self.free_name(b".moving")?;
-        let make = Make::Directory;
+        let make = NewInode::Directory;
         let staging = self.apply(FileOp::Create { parent: ROOT, name, make, mode: 0o700, uid: 0, gid: 0 })?;
         self.staging_directory = Some(staging);
         Ok(staging)

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::object::Time;
 use crate::workspace::{
-    Attrs, FileKind, FileName, FileOp, Make, NoPacks, ROOT, RenameMode, Tree, TreeError, XattrMode,
+    Attrs, FileKind, FileName, FileOp, NewInode, NoPacks, ROOT, RenameMode, Tree, TreeError, XattrMode,
 };
 
 /// A tree that is changed by paths, each time a second later.
@@ -36,19 +36,19 @@ impl TestFiles {
         Ok((self.tree.resolve(directory.as_bytes())?, FileName::new(name.as_bytes())?))
     }
 
-    pub(super) fn make(&mut self, path: &str, make: Make, mode: u32) -> Result<u64, TreeError> {
+    pub(super) fn make(&mut self, path: &str, make: NewInode, mode: u32) -> Result<u64, TreeError> {
         let (parent, name) = self.place(path)?;
         self.apply(FileOp::Create { parent, name, make, mode, uid: 1, gid: 1 })
     }
 
     pub(super) fn mkdir(&mut self, path: &str) -> &mut TestFiles {
-        self.make(path, Make::Directory, 0o755).unwrap();
+        self.make(path, NewInode::Directory, 0o755).unwrap();
         self
     }
 
     pub(super) fn write(&mut self, path: &str, text: &str) -> &mut TestFiles {
         let there = self.tree.resolve(path.as_bytes());
-        let inode = there.or_else(|_| self.make(path, Make::File, 0o644)).unwrap();
+        let inode = there.or_else(|_| self.make(path, NewInode::File, 0o644)).unwrap();
         self.apply(FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } }).unwrap();
         self.apply(FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() }).unwrap();
         self

@@ -6,7 +6,7 @@ use super::test_files::{TestFiles, listing};
 use super::tests::Chance;
 use super::{FileMerge, FilePlan, Loser, MergeAll, MergeTrees, Rules, Side, Strategy, plan_files};
 use crate::object::{Reader, Time, Writer};
-use crate::workspace::{FileNode, FileOp, Make, NoPacks, RenameMode, Tree, TreePatch};
+use crate::workspace::{FileNode, FileOp, NewInode, NoPacks, RenameMode, Tree, TreePatch};
 
 const RULES: &str = "tmp/** never\n*.bin whole\n*.log union id\n** text";
 
@@ -320,11 +320,11 @@ fn directories_moved_into_each_other_stay_with_the_parent() {
 #[test]
 fn links_and_binaries_are_whole_and_hard_links_survive() {
     let [mut base, ..] = three();
-    base.make("s", Make::Symlink(b"base".to_vec()), 0o777).unwrap();
+    base.make("s", NewInode::Symlink(b"base".to_vec()), 0o777).unwrap();
     base.link("a", "hard");
     let (mut child, mut parent) = (base.later(1), base.later(2));
     for (side, word) in [(&mut child, "child"), (&mut parent, "parent")] {
-        side.rm("s").make("s", Make::Symlink(word.into()), 0o777).unwrap();
+        side.rm("s").make("s", NewInode::Symlink(word.into()), 0o777).unwrap();
         side.write("x.bin", word);
     }
     child.link("a", "d/hard").write("new", "n").link("new", "d/new");
@@ -379,8 +379,8 @@ fn shake(files: &mut TestFiles, chance: &mut Chance) {
         let (path, other) = (*chance.pick(&PATHS.each_ref()), *chance.pick(&PATHS.each_ref()));
         let text = format!("{}\nsame\nsame\n{}\n", chance.below(3), chance.below(3));
         let _ = match chance.below(8) {
-            0 => files.make(path, Make::Directory, 0o755),
-            1 | 2 => files.make(path, Make::File, 0o644),
+            0 => files.make(path, NewInode::Directory, 0o755),
+            1 | 2 => files.make(path, NewInode::File, 0o644),
             3 => files.rename(path, other, RenameMode::Plain),
             4 => files.rename(path, other, RenameMode::Exchange),
             5 => files.place(path).and_then(|(parent, name)| files.apply(FileOp::Unlink { parent, name, keep: false })),

@@ -45,7 +45,7 @@ fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> MergedConten
     let (child, parent) = (lines(Side::Child, contents.child.bytes), lines(Side::Parent, contents.parent.bytes));
     let (base, _) = self::lines(contents.base.unwrap_or_default(), key);
     let merged = ThreeWayItems { base, child, parent }.merge(|child, parent| match (child, parent) {
-        _ if !strategy.takes_later() => resolver.choose(child, parent),
+        _ if !strategy.later_wins() => resolver.choose(child, parent),
         (Some(_), Some(_)) => resolver.later_item(child, parent),
         _ => child.or(parent).copied(),
     });

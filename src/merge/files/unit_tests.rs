@@ -10,7 +10,7 @@ use super::tree_tests::{conflicts, plan_by};
 use super::unit::UnitFinder;
 use super::{FileLoser, FilePlan, Loser, Rules, Side, Strategy, replaced_unit};
 use crate::object::Time;
-use crate::workspace::{FileName, FileOp, Make, NoPacks, ROOT, Tree};
+use crate::workspace::{FileName, FileOp, NewInode, NoPacks, ROOT, Tree};
 
 const RULES: &str = "**/pg/never never\n** text";
 
@@ -383,16 +383,16 @@ fn a_renamed_unit_replaces_no_file_of_the_parent_unasked() {
 #[test]
 fn a_unit_is_looked_for_however_deep_a_file_lies() {
     let (mut tree, mut inode) = (Tree::default(), ROOT);
-    let mut make = |parent: u64, name: &str, make: Make| {
+    let mut make = |parent: u64, name: &str, make: NewInode| {
         let name = FileName::new(name.as_bytes()).unwrap();
         tree.apply(&FileOp::Create { parent, name, make, mode: 0o755, uid: 1, gid: 1 }, Time(1), &NoPacks)
             .unwrap()
             .inode
     };
     for _ in 0..3_000 {
-        inode = make(inode, "d", Make::Directory);
+        inode = make(inode, "d", NewInode::Directory);
     }
-    let file = make(inode, "f", Make::File);
+    let file = make(inode, "f", NewInode::File);
     let look = move || {
         let rules = Rules::parse(RULES).unwrap();
         UnitFinder::new(&tree, &rules, &NoPacks).root(file, true).unwrap().is_none()

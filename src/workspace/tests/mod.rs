@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::{
-    Attrs, FileName, FileOp, Make, Pack, Packs, ROOT, RangeOp, RenameMode, Tree, TreeError, TreeTotals, XattrMode,
+    Attrs, FileName, FileOp, NewInode, Pack, Packs, ROOT, RangeOp, RenameMode, Tree, TreeError, TreeTotals, XattrMode,
 };
 use crate::disk::ForgetfulDisk;
 use crate::object::{BlobStore, Hash, Time};
@@ -49,15 +49,15 @@ pub(super) fn name(text: &[u8]) -> FileName {
 
 /// Makes a file.
 pub(super) fn create(tree: &mut Tree, parent: u64, text: &[u8]) -> u64 {
-    made(tree, parent, text, Make::File)
+    made(tree, parent, text, NewInode::File)
 }
 
 /// Makes a directory.
 pub(super) fn mkdir(tree: &mut Tree, parent: u64, text: &[u8]) -> u64 {
-    made(tree, parent, text, Make::Directory)
+    made(tree, parent, text, NewInode::Directory)
 }
 
-pub(super) fn made(tree: &mut Tree, parent: u64, text: &[u8], make: Make) -> u64 {
+pub(super) fn made(tree: &mut Tree, parent: u64, text: &[u8], make: NewInode) -> u64 {
     let op = FileOp::Create { parent, name: name(text), make, mode: 0o644, uid: 0, gid: 0 };
     tree.apply(&op, Time(1), &super::NoPacks).unwrap().inode
 }
@@ -113,10 +113,12 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> FileOp<'static> {
             parent: inode(random),
             name: short(random),
             make: match random.below(8) {
-                0..=2 => Make::File,
-                3..=5 => Make::Directory,
-                6 => Make::Symlink(b"target".to_vec()),
-                _ => [Make::Fifo, Make::Socket, Make::CharDevice(7), Make::BlockDevice(8)][random.below(4)].clone(),
+                0..=2 => NewInode::File,
+                3..=5 => NewInode::Directory,
+                6 => NewInode::Symlink(b"target".to_vec()),
+                _ => [NewInode::Fifo, NewInode::Socket, NewInode::CharDevice(7), NewInode::BlockDevice(8)]
+                    [random.below(4)]
+                .clone(),
             },
             mode: [0o644, 0o755, 0o2755][random.below(3)],
             uid: random.below(3) as u32,

@@ -35,7 +35,7 @@ fn a_mode_that_changes_later_changes_no_owner() {
 
 #[test]
 fn only_what_everybody_may_read_and_gives_no_rights_is_given() {
-    let given = |make: Make, mode: u32| {
+    let given = |make: NewInode, mode: u32| {
         let mut tree = Tree::default();
         let inode = made(&mut tree, ROOT, b"a", make);
         chmod(&mut tree, inode, mode);
@@ -43,18 +43,18 @@ fn only_what_everybody_may_read_and_gives_no_rights_is_given() {
         owner(&tree, inode) == ANN
     };
     for mode in [0o644, 0o444, 0o755, 0o2644, 0o1644] {
-        assert!(given(Make::File, mode), "{mode:o}");
+        assert!(given(NewInode::File, mode), "{mode:o}");
     }
     for mode in [0o600, 0o640, 0o604, 0o622, 0o711, 0o4755, 0o2755, 0o4644] {
-        assert!(!given(Make::File, mode), "{mode:o}");
+        assert!(!given(NewInode::File, mode), "{mode:o}");
     }
     for (mode, expected) in
         [(0o755, true), (0o2775, true), (0o1777, true), (0o744, false), (0o711, false), (0o700, false)]
     {
-        assert_eq!(given(Make::Directory, mode), expected, "{mode:o}");
+        assert_eq!(given(NewInode::Directory, mode), expected, "{mode:o}");
     }
-    assert!(given(Make::Symlink(b"x".to_vec()), 0o777) && given(Make::Fifo, 0o644));
-    assert!(!given(Make::CharDevice(259), 0o666) && !given(Make::BlockDevice(259), 0o666));
+    assert!(given(NewInode::Symlink(b"x".to_vec()), 0o777) && given(NewInode::Fifo, 0o644));
+    assert!(!given(NewInode::CharDevice(259), 0o666) && !given(NewInode::BlockDevice(259), 0o666));
 }
 
 #[test]

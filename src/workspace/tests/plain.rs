@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{FileKind, FileOp, Make, RangeOp, RenameMode, Tree, XattrMode};
+use super::super::{FileKind, FileOp, NewInode, RangeOp, RenameMode, Tree, XattrMode};
 use crate::object::Time;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Plain {
         &mut self,
         parent: u64,
         name: &[u8],
-        make: &Make,
+        make: &NewInode,
         mut mode: u32,
         mut owner: (u32, u32),
         time: i64,
@@ -101,13 +101,13 @@ impl Plain {
             return Err("Exists");
         }
         let kind = match make {
-            Make::File => FileKind::File,
-            Make::Directory => FileKind::Directory,
-            Make::Symlink(_) => FileKind::Symlink,
-            Make::Fifo => FileKind::Fifo,
-            Make::Socket => FileKind::Socket,
-            Make::CharDevice(_) => FileKind::CharDevice,
-            Make::BlockDevice(_) => FileKind::BlockDevice,
+            NewInode::File => FileKind::File,
+            NewInode::Directory => FileKind::Directory,
+            NewInode::Symlink(_) => FileKind::Symlink,
+            NewInode::Fifo => FileKind::Fifo,
+            NewInode::Socket => FileKind::Socket,
+            NewInode::CharDevice(_) => FileKind::CharDevice,
+            NewInode::BlockDevice(_) => FileKind::BlockDevice,
         };
         let above = self.touch(parent, time);
         if above.mode & 0o2000 != 0 {
@@ -115,7 +115,7 @@ impl Plain {
             mode |= if kind == FileKind::Directory { 0o2000 } else { 0 };
         }
         let mut node = PlainNode::new(kind, mode, owner, time);
-        if let Make::Symlink(target) = make {
+        if let NewInode::Symlink(target) = make {
             node.bytes.clone_from(target);
         }
         self.nodes.insert(self.next, node);

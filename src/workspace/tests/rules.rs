@@ -1,7 +1,7 @@
 //! Single rules of POSIX and of the module, where chance seldom comes by.
 
 use super::super::apply::LINKS_MAX;
-use super::super::{Attrs, FILE_BYTES_MAX, FileOp, Make, NoPacks, ROOT, RangeOp, Tree, TreeError, XattrMode};
+use super::super::{Attrs, FILE_BYTES_MAX, FileOp, NewInode, NoPacks, ROOT, RangeOp, Tree, TreeError, XattrMode};
 use super::{create, made, mkdir, name, variant, write};
 use crate::object::Time;
 
@@ -28,8 +28,8 @@ fn a_directory_takes_so_many_directories_and_no_more() {
         mkdir(&mut tree, ROOT, number.to_string().as_bytes());
     }
     let make = |make| FileOp::Create { parent: ROOT, name: name(b"more"), make, mode: 0o755, uid: 0, gid: 0 };
-    assert_eq!(fails(&mut tree, &make(Make::Directory)), "TooManyLinks");
-    tree.apply(&make(Make::File), Time(1), &NoPacks).unwrap();
+    assert_eq!(fails(&mut tree, &make(NewInode::Directory)), "TooManyLinks");
+    tree.apply(&make(NewInode::File), Time(1), &NoPacks).unwrap();
     assert_eq!(tree.node(ROOT).unwrap().nlink(), LINKS_MAX);
     tree.apply(&FileOp::Rmdir { parent: ROOT, name: name(b"7"), keep: false }, Time(1), &NoPacks).unwrap();
     mkdir(&mut tree, ROOT, b"again");
@@ -62,7 +62,7 @@ fn sizes_targets_and_attributes_have_their_limits() {
         tree.apply(&xattr(&[b'a' + number], 65_536), Time(1), &NoPacks).unwrap();
     }
     assert_eq!(fails(&mut tree, &xattr(b"z", 65_536)), "NoSpace");
-    let long = Make::Symlink(vec![b'x'; 4096]);
+    let long = NewInode::Symlink(vec![b'x'; 4096]);
     let create = FileOp::Create { parent: ROOT, name: name(b"l"), make: long, mode: 0o777, uid: 0, gid: 0 };
     assert_eq!(fails(&mut tree, &create), "NameTooLong");
     assert!(matches!(tree.lookup(ROOT, &[b'x'; 256]), Err(TreeError::NameTooLong)));
@@ -126,7 +126,7 @@ fn nothing_is_made_in_a_removed_directory() {
     let mut tree = Tree::default();
     let directory = mkdir(&mut tree, ROOT, b"d");
     tree.apply(&FileOp::Rmdir { parent: ROOT, name: name(b"d"), keep: true }, Time(1), &NoPacks).unwrap();
-    let create = FileOp::Create { parent: directory, name: name(b"f"), make: Make::File, mode: 0, uid: 0, gid: 0 };
+    let create = FileOp::Create { parent: directory, name: name(b"f"), make: NewInode::File, mode: 0, uid: 0, gid: 0 };
     assert_eq!(fails(&mut tree, &create), "NotFound");
 }
 
@@ -199,7 +199,7 @@ fn grafted_and_replaced_nodes_take_everything_but_number_and_names() {
     let mut source = Tree::default();
     let file = create(&mut source, ROOT, b"f");
     write(&mut source, file, 0, b"theirs");
-    let link = made(&mut source, ROOT, b"l", Make::Symlink(b"f".to_vec()));
+    let link = made(&mut source, ROOT, b"l", NewInode::Symlink(b"f".to_vec()));
     let mut tree = Tree::default();
     let directory = mkdir(&mut tree, ROOT, b"d");
     let node = source.node(file).unwrap().clone();

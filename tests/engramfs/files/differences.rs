@@ -2,7 +2,7 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, Credentials, FILES_ROOT, FileName, FileOp, Kind, Make, RenameMode, ShowTarget, View, Viewer,
+    Actor, Attrs, Credentials, FILES_ROOT, FileName, FileOp, Kind, NewInode, RenameMode, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn diff_lists_a_renamed_file_at_both_names_and_directories_for_their_own_changes
     memory.edit(&who(), x, FileOp::Rename { parent, name, new_parent, new_name, how, keep: false }).unwrap();
     write(&memory, x, "stays/inside", "changed");
     folders(&memory, x, "made");
-    let (name, make) = (named(b"odd\xff"), Make::File);
+    let (name, make) = (named(b"odd\xff"), NewInode::File);
     memory.edit(&who(), x, FileOp::Create { parent, name, make, mode: 0o644, uid: 0, gid: 0 }).unwrap();
     let diff = memory.diff(&View::Branch(x)).unwrap();
     let lines = std::str::from_utf8(&diff).unwrap().lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -72,7 +72,7 @@ fn a_comparison_with_another_branch_asks_to_read_that() {
 fn a_file_is_shown_to_those_alone_who_could_read_it_by_a_path() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
-    for (name, make, mode) in [("shut", Make::File, 0o600), ("closed", Make::Directory, 0o700)] {
+    for (name, make, mode) in [("shut", NewInode::File, 0o600), ("closed", NewInode::Directory, 0o700)] {
         let name = FileName::new(name.as_bytes()).unwrap();
         let op = FileOp::Create { parent: FILES_ROOT, name, make, mode, uid: who().uid, gid: who().gid };
         memory.edit(&who(), main, op).unwrap();

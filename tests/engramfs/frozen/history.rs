@@ -8,7 +8,7 @@ use std::time::Duration;
 use engramfs::disk::{Disk, DiskFile, DiskSpace, RealDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, Memory, MergeKind, MergeOptions,
+    Actor, Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, MergeOptions, NewInode,
     OpenMode, PurgeOptions, RangeOp, RenameMode, RevertVerb, ReviewRequest, Revision, Setting, SharedLogEntryInput,
     ShowTarget, Side, SignalId, Time, Viewer, XattrMode,
 };
@@ -164,14 +164,14 @@ fn name(text: &str) -> FileName {
 /// Every operation on files.
 fn files(memory: &Memory, main: BranchId) {
     let edit = |op: FileOp<'_>| memory.edit(&who(), main, op).unwrap().inode;
-    let make = |at: u64, called: &str, make: Make| {
+    let make = |at: u64, called: &str, make: NewInode| {
         edit(FileOp::Create { parent: at, name: name(called), make, mode: 0o755, uid: 1000, gid: 1000 })
     };
-    let folder = make(FILES_ROOT, "folder", Make::Directory);
-    let empty = make(FILES_ROOT, "empty", Make::Directory);
-    let file = make(folder, "file", Make::File);
-    make(folder, "link", Make::Symlink(b"file".into()));
-    make(folder, "pipe", Make::Fifo);
+    let folder = make(FILES_ROOT, "folder", NewInode::Directory);
+    let empty = make(FILES_ROOT, "empty", NewInode::Directory);
+    let file = make(folder, "file", NewInode::File);
+    make(folder, "link", NewInode::Symlink(b"file".into()));
+    make(folder, "pipe", NewInode::Fifo);
     edit(FileOp::Write { inode: file, offset: 0, bytes: vec![b'x'; 150_000].into() });
     edit(FileOp::Write { inode: file, offset: 7, bytes: b"short"[..].into() });
     edit(FileOp::Range { inode: file, what: RangeOp::Punch, offset: 65_536, length: 65_536, keep_size: true });
@@ -185,7 +185,7 @@ fn files(memory: &Memory, main: BranchId) {
     edit(FileOp::Rename { parent: FILES_ROOT, name: name("empty"), new_parent: folder, new_name, how, keep: false });
     edit(FileOp::Rmdir { parent: folder, name: name("moved"), keep: false });
     assert_ne!(empty, file);
-    let open = make(FILES_ROOT, "open", Make::File);
+    let open = make(FILES_ROOT, "open", NewInode::File);
     edit(FileOp::Unlink { parent: FILES_ROOT, name: name("open"), keep: true });
     memory.drop_file_soon(who(), main, open);
     write(memory, main, "both.txt", "one\ntwo\nthree\n");

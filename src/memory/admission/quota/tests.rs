@@ -141,7 +141,7 @@ fn whoever_is_over_a_quota_may_remove_cut_merge_and_discard() {
         rig.put(branch, id, "x").unwrap();
     }
     let name = || crate::workspace::FileName::new(b"f").unwrap();
-    let (parent, make) = (crate::workspace::ROOT, crate::workspace::Make::File);
+    let (parent, make) = (crate::workspace::ROOT, crate::workspace::NewInode::File);
     let create = FileOp::Create { parent, name: name(), make, mode: 0o644, uid: 0, gid: 0 };
     let edit = |op: FileOp<'_>| rig.memory.edit(&rig.who, rig.main, op).map(|outcome| outcome.inode).ok();
     let inode = edit(create).unwrap();
@@ -162,7 +162,7 @@ fn whoever_is_over_a_quota_may_remove_cut_merge_and_discard() {
 fn files_count_by_their_size_where_they_differ() {
     let rig = rig();
     let create = |branch, name: &str| {
-        let make = crate::workspace::Make::File;
+        let make = crate::workspace::NewInode::File;
         let op = FileOp::Create {
             parent: crate::workspace::ROOT,
             name: crate::workspace::FileName::new(name.as_bytes()).unwrap(),
@@ -200,7 +200,7 @@ fn a_file_of_the_base_counts_what_a_cut_leaves_of_it() {
     let create = |name: &[u8]| FileOp::Create {
         parent: crate::workspace::ROOT,
         name: crate::workspace::FileName::new(name).unwrap(),
-        make: crate::workspace::Make::File,
+        make: crate::workspace::NewInode::File,
         mode: 0o644,
         uid: 0,
         gid: 0,

@@ -54,7 +54,7 @@ impl Memory {
                 continue;
             }
             self.note_embedder(*root, &goal.record)?;
-            slot.note_agreement(goal.record.derived_set(), true);
+            slot.note_set_match(goal.record.derived_set(), true);
             slot.end_reembed(*root);
             finished = true;
         }

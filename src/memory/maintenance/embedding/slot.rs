@@ -155,12 +155,12 @@ impl EmbedderSlot {
     }
 
     /// Notes whether it makes the vectors of a set, as its probe texts showed.
-    pub(super) fn note_agreement(&self, set: Hash, agrees: bool) {
+    pub(super) fn note_set_match(&self, set: Hash, agrees: bool) {
         self.change(|state| _ = state.agrees.insert(set, agrees));
     }
 
     /// Tells whether a set is of its vectors; nothing where that was not compared yet.
-    pub(in crate::memory) fn agreement(&self, set: &Hash) -> Option<bool> {
+    pub(in crate::memory) fn is_of_set(&self, set: &Hash) -> Option<bool> {
         self.lock().agrees.get(set).copied()
     }
 

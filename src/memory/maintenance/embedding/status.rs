@@ -132,7 +132,7 @@ fn obstacle(slot: Option<&EmbedderSlot>, record: Option<&EmbedderRecord>, dim: O
         );
         Some(Obstacle { code: "embedder_changed", text })
     };
-    match record.map(|record| (record, slot.agreement(&record.derived_set()))) {
+    match record.map(|record| (record, slot.is_of_set(&record.derived_set()))) {
         // Until the vectors of the fixed texts were compared, those that are stored may be another embedder's.
         None | Some((_, None)) => Some(Obstacle::embedder_missing(format!("{} is being made known", identity.name))),
         Some((record, Some(false))) => changed(&record.name),

@@ -240,12 +240,12 @@ impl Memory {
             let Some(record) = whole_record(&catalog, root) else {
                 let record = fresh(0);
                 self.note_embedder(root, &record)?;
-                slot.note_agreement(record.derived_set(), true);
+                slot.note_set_match(record.derived_set(), true);
                 add(record, root);
                 continue;
             };
             let same = record.identity == fresh(0).identity && vectors_match(&record.probes, &identity.probes);
-            slot.note_agreement(record.derived_set(), same);
+            slot.note_set_match(record.derived_set(), same);
             // While vectors are made anew the set that is there is kept up, so that searches still have it.
             let generation = record.generation + 1;
             if same {
@@ -264,7 +264,7 @@ impl Memory {
         for record in self.embedder_roots(slot).into_iter().filter_map(|root| whole_record(&catalog, root)) {
             let now = EmbedderRecord::new("", identity.dim, &identity.description, Vec::new(), 0);
             let same = record.identity == now.identity && vectors_match(&record.probes, &identity.probes);
-            slot.note_agreement(record.derived_set(), same);
+            slot.note_set_match(record.derived_set(), same);
         }
     }
 

@@ -3,8 +3,8 @@
 use super::*;
 use crate::disk::{Disk, ForgetfulDisk};
 use crate::memory::{
-    Environment, FILES_ROOT, FileName, FileOp, Make, MergeKind, OpenMode, RecordEdit, RecordInput, Revision, Setting,
-    VerifyOptions, verify_on,
+    Environment, FILES_ROOT, FileName, FileOp, MergeKind, NewInode, OpenMode, RecordEdit, RecordInput, Revision,
+    Setting, VerifyOptions, verify_on,
 };
 
 fn open(disk: &ForgetfulDisk) -> Arc<Memory> {
@@ -18,7 +18,7 @@ fn who() -> Actor {
 
 fn write(memory: &Memory, branch: BranchId, bytes: &str) {
     let name = FileName::new(b"dump.jsonl").unwrap();
-    let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+    let make = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
     let there = memory.files(&crate::memory::View::Branch(branch)).unwrap().resolve(b"dump.jsonl");
     let inode = there.unwrap_or_else(|_| memory.edit(&who(), branch, make).unwrap().inode);
     memory.edit(&who(), branch, FileOp::Write { inode, offset: 0, bytes: bytes.as_bytes().into() }).unwrap();
@@ -145,7 +145,7 @@ fn the_entry_of_a_purge_moves_out_of_the_lineage_once_that_is_finished() {
     assert_eq!(memory.archive_lineage(&who(), &later, false).unwrap_err().code(), "purge_running");
     drop(running);
     memory.archive_lineage(&who(), &later, false).unwrap();
-    assert!(PurgeMark::read(&disk).unwrap().is_none() && !holds_secret(&disk));
+    assert!(UnfinishedPurge::read(&disk).unwrap().is_none() && !holds_secret(&disk));
     let purged = memory.purge(&who(), main, &["leak".into()], PurgeOptions::default());
     assert_eq!(purged.unwrap_err().code(), "nothing_to_purge");
     memory.close().unwrap();

@@ -7,7 +7,7 @@ use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::maintenance::compact::RewriteSet;
 use crate::memory::{
-    Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Make, OpenMode, PurgeOptions, RecordEdit,
+    Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, NewInode, OpenMode, PurgeOptions, RecordEdit,
     RecordInput, View,
 };
 
@@ -152,7 +152,7 @@ fn put(id: &str, text: &str) -> RecordEdit {
 
 fn write_file(memory: &Memory, branch: BranchId, name: &str, bytes: Vec<u8>) {
     let name = FileName::new(name.as_bytes()).unwrap();
-    let make = FileOp::Create { parent: FILES_ROOT, name, make: Make::File, mode: 0o644, uid: 0, gid: 0 };
+    let make = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
     let inode = memory.edit(&root(), branch, make).unwrap().inode;
     memory.edit(&root(), branch, FileOp::Write { inode, offset: 0, bytes: bytes.into() }).unwrap();
 }

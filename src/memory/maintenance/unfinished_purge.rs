@@ -25,7 +25,7 @@ static CONTEXT: Context = Context::new("engramfs 2026 unfinished purge v1");
 
 /// What is to be written again, without what nothing references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PurgeMark {
+pub struct UnfinishedPurge {
     /// Number of the newest entry when the purge was worked out.
     pub before: u64,
     /// Segments that hold rows of what is purged, by name.
@@ -34,7 +34,7 @@ pub struct PurgeMark {
     pub quotes: Vec<DecisionRef>,
 }
 
-impl PurgeMark {
+impl UnfinishedPurge {
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::new();
         out.number(self.before).number(self.segments.len() as u64);
@@ -45,7 +45,7 @@ impl PurgeMark {
         out.finish()
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<PurgeMark, CodecError> {
+    fn from_bytes(bytes: &[u8]) -> Result<UnfinishedPurge, CodecError> {
         let mut input = Reader::new(bytes);
         let before = input.number()?;
         let segments = (0..input.length()?).map(|_| input.hash()).collect::<Result<_, _>>()?;
@@ -54,7 +54,7 @@ impl PurgeMark {
             quotes.push((input.number()?, u32::try_from(input.number()?).map_err(|_| CodecError::Number)?));
         }
         // Bytes behind the last field would be a second form of the same note, and are taken for damage.
-        if input.is_empty() { Ok(PurgeMark { before, segments, quotes }) } else { Err(CodecError::Number) }
+        if input.is_empty() { Ok(UnfinishedPurge { before, segments, quotes }) } else { Err(CodecError::Number) }
     }
 
     /// Writes it durably, in place of one that is there. Fails with `Error::Disk`; one that was there before may still
@@ -76,7 +76,7 @@ impl PurgeMark {
     }
 
     /// Reads it; none where no purge is under way. Kind `Damaged` where it is not what was written.
-    pub fn read(disk: &dyn Disk) -> Result<Option<PurgeMark>, Error> {
+    pub fn read(disk: &dyn Disk) -> Result<Option<UnfinishedPurge>, Error> {
         let names = disk.list("").map_err(|error| Error::io("the store's folder could not be read", error))?;
         if !names.iter().any(|name| name == PATH) {
             return Ok(None);
@@ -86,7 +86,7 @@ impl PurgeMark {
         let payload = payload.filter(|(hash, payload)| Hash::digest(&CONTEXT, payload).0 == **hash);
         let damaged = || Error::damaged(format!("the file {PATH} is not what was written"));
         let (_, payload) = payload.ok_or_else(damaged)?;
-        PurgeMark::from_bytes(payload).map(Some).map_err(|_| damaged())
+        UnfinishedPurge::from_bytes(payload).map(Some).map_err(|_| damaged())
     }
 
     /// Removes it: the purge is finished, or was never done. Fails with `Error::Disk` where the disk refuses; none that
@@ -113,16 +113,16 @@ mod tests {
     #[test]
     fn what_was_noted_is_read_back_until_it_is_removed_and_a_wrong_byte_is_found() {
         let disk = ForgetfulDisk::new();
-        assert_eq!(PurgeMark::read(&disk).unwrap(), None);
-        let mark = PurgeMark { before: 7, segments: [Hash([3; 32])].into(), quotes: vec![(300, 2)] };
+        assert_eq!(UnfinishedPurge::read(&disk).unwrap(), None);
+        let mark = UnfinishedPurge { before: 7, segments: [Hash([3; 32])].into(), quotes: vec![(300, 2)] };
         mark.save(&disk).unwrap();
-        assert_eq!(PurgeMark::read(&disk.power_cut_keep_nothing()).unwrap(), Some(mark.clone()));
+        assert_eq!(UnfinishedPurge::read(&disk.power_cut_keep_nothing()).unwrap(), Some(mark.clone()));
         for at in 0..disk.bytes(PATH).unwrap().len() as u64 {
             let broken = disk.power_cut_keep_all();
             broken.flip(PATH, at, 1).unwrap();
-            assert_eq!(PurgeMark::read(&broken).unwrap_err().kind(), crate::memory::Kind::Damaged, "byte {at}");
+            assert_eq!(UnfinishedPurge::read(&broken).unwrap_err().kind(), crate::memory::Kind::Damaged, "byte {at}");
         }
-        PurgeMark::remove(&disk).unwrap();
-        assert_eq!(PurgeMark::read(&disk).unwrap(), None);
+        UnfinishedPurge::remove(&disk).unwrap();
+        assert_eq!(UnfinishedPurge::read(&disk).unwrap(), None);
     }
 }
