@@ -270,7 +270,8 @@ impl BranchAccess for MountedBranch<'_> {
     }
 }
 
-/// Returns what became of a branch that was at a path: its parent's events tell.
+/// Returns what became of a branch that was at a path; none where the path is no child branch's, or its parent's events
+/// tell of no end.
 pub fn how_branch_ended(path: &Path) -> Option<String> {
     let (name, parent) = (path.file_name()?.to_str()?, path.parent()?.parent()?);
     if !path.parent()?.ends_with("branches") || !is_branch_directory(parent) {

@@ -23,7 +23,7 @@ pub const NEW_PATH: &str = "purge.part.new";
 const MAGIC: &[u8; 8] = b"engrPUR1";
 static CONTEXT: Context = Context::new("engramfs 2026 unfinished purge v1");
 
-/// What is to be written again, without what nothing references.
+/// What a purge still has to rewrite; kept in a file until that is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnfinishedPurge {
     /// Number of the newest entry when the purge was worked out.

@@ -142,7 +142,8 @@ impl PurgePlan {
         PurgeItems { branch: self.branch, selection: self.selection.clone() }
     }
 
-    /// Returns when directories change: not after a time, as a clock that was set back may have it.
+    /// Returns the time that changed directories get, lowered to `latest` where the clock was set back; states worked out
+    /// with a later one are dropped.
     pub fn clamp_time(&mut self, latest: Time) -> Time {
         if self.time > latest {
             self.time = latest;

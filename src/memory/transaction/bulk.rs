@@ -157,7 +157,7 @@ impl BulkCommit {
         self.rewrites == catalog.rewrites && self.time <= time
     }
 
-    /// Works it out as a whole once more, with deletes of another time. Fails as [`BulkCommit::new`] does.
+    /// Computes the commit anew on this catalog, with `time` for its deletes. Fails as [`BulkCommit::new`] does.
     pub fn recompute(&self, catalog: &Catalog, time: Time) -> Result<BulkCommit, Error> {
         BulkCommit::from_segment(catalog, self.branch.id, self.segment.clone(), self.deletes.clone(), time)
     }

@@ -158,7 +158,8 @@ impl Memory {
         self.transact(who, &[], || Ok(ImportBranch::new(owner, ImportedState::ClosedLog(name.into())))).map(drop)
     }
 
-    /// Has a branch have got its base when an entry was the last one of its shared log. Kind `Invalid` behind its end.
+    /// Records which entry of the shared log was the last when the branch got its base. Kind `Invalid` for an entry behind
+    /// the end of the log.
     pub fn import_log_at_base(&self, who: &Actor, branch: BranchId, entry: u64) -> Result<(), Error> {
         let command = || {
             let catalog = self.catalog();
