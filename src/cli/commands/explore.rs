@@ -1,6 +1,7 @@
 //! `engramfs explore`: tries several ways, and keeps the best.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,13 +66,12 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let (run, score) = (&*args.run, &*args.score);
     let exploration =
         Exploration { target: &target, run, score, candidates: &candidates, jobs, timeout, score_min, keep };
-    let failed = |error| CommandError::file("watched over", Path::new("/proc/self"), &error);
-    let pool = Arc::new(SupervisorPool::new().map_err(failed)?);
+    let pool = Arc::new(SupervisorPool::new().map_err(not_supervised)?);
     let _watcher = Watcher::start({
         let pool = pool.clone();
         move |_| pool.interrupt()
     })
-    .map_err(failed)?;
+    .map_err(not_supervised)?;
     let mut explored = exploration.explore(&pool);
     let refusals = promote_best(&exploration, &mut explored, &pool);
     // A promotion is not taken back, so SIGINT after one is reported as the result that it is.
@@ -134,6 +134,12 @@ fn final_exit(target: &Path, explored: &[CandidateResult], refusals: &[CommandEr
     let exit = if all { Exit::Refused } else { Exit::Failed };
     let message = format!("no candidate that was good enough could be promoted into {target}: {}", first.message);
     Err(CommandError::new(exit, first.code.clone(), message, first.hint.clone()))
+}
+
+/// What supervision lacks is a thread, a pipe or a right, and no file.
+fn not_supervised(error: io::Error) -> CommandError {
+    let message = format!("candidates can't be supervised: {error}");
+    CommandError::new(Exit::Failed, "no_process", message, "raise ulimit -u and -n")
 }
 
 fn interrupted(target: &Path) -> CommandError {
