@@ -217,12 +217,13 @@ mod tests {
             other.join("sub"),
             dir.path().join("link/sub"),
             dir.path().join("beside/../store/sub"),
-            dir.path().join("none/../store/sub"),
         ];
         for dest in inside {
             let error = backup(&store, &dest).unwrap_err();
             assert_eq!((error.kind(), error.code()), (Kind::Invalid, "inside_a_store"), "{}: {error}", dest.display());
         }
+        let error = backup(&store, &dir.path().join("none/../store/sub")).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (Kind::Invalid, "leads_back"), "{error}");
         assert!(!dir.path().join("none").exists());
         verify(&store, &VerifyOptions::default()).unwrap();
         backup(&store, &dir.path().join("new/copy")).unwrap();

@@ -124,9 +124,8 @@ impl CopyError {
                 Advice::new(Kind::NotFound, "no_such_store", "name the folder that the store is in")
             }
             CopyError::NotEmpty(_) => Advice::new(Kind::Exists, "exists", "name a new folder"),
-            CopyError::Inside { .. } | CopyError::LeadsBack(_) => {
-                Advice::new(Kind::Invalid, "inside_a_store", "name a folder outside")
-            }
+            CopyError::Inside { .. } => Advice::new(Kind::Invalid, "inside_a_store", "name a folder outside"),
+            CopyError::LeadsBack(_) => Advice::new(Kind::Invalid, "leads_back", "write the path without .."),
             CopyError::Busy => Advice::new(Kind::Busy, "busy", "try again when less is written"),
         }
     }

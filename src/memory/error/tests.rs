@@ -263,6 +263,7 @@ journal_failed ReadOnly
 kept_dropped Full
 key Damaged
 key Denied
+leads_back Invalid
 locked Locked
 log_in_use Busy
 log_not_archived NotEmpty
