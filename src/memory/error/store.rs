@@ -244,10 +244,12 @@ pub enum ClockError {
 impl ClockError {
     /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
-        let hint = match self {
-            ClockError::Jumped { .. } => "set the clock right; if it is right now, unmount and mount again",
-            ClockError::NoLaterTime => "unmount, and run engramfs clock STORE --reset",
+        let (code, hint) = match self {
+            ClockError::Jumped { .. } => {
+                ("clock_jumped", "set the clock right; if it is right now, unmount and mount again")
+            }
+            ClockError::NoLaterTime => ("no_later_time", "unmount, and run engramfs clock STORE --reset"),
         };
-        Advice::new(Kind::Invalid, "clock_jumped", hint)
+        Advice::new(Kind::Invalid, code, hint)
     }
 }

@@ -275,6 +275,7 @@ newer_format Unsupported
 no_conflict NotFound
 no_embedder Unsupported
 no_id Invalid
+no_later_time Invalid
 no_lease Invalid
 no_parent Invalid
 no_proposal NotFound

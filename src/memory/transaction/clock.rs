@@ -77,8 +77,8 @@ impl Command for ResetClock {
 impl Memory {
     /// Returns the time of the next entry: the clock's, and later than the one before.
     ///
-    /// Kind `Invalid`, code `clock_jumped`, where the clock was set by more than a day since the last write, or no
-    /// later time can be stored. A clock that is set right again is taken.
+    /// Kind `Invalid`: code `clock_jumped` where the clock was set by more than a day since the last write, and
+    /// `no_later_time` where no later time can be stored. A clock that is set right again is taken.
     pub(in crate::memory) fn next_time(&self, log_tail: &mut LogTail) -> Result<Time, Error> {
         let now = ClockReading::now(&self.environment);
         let jump = now.nanos_set_since(&log_tail.last_clock_reading);
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::{
-        BranchId, FILES_ROOT, FileName, FileOp, MergeKind, NewInode, OpenMode, RecordEdit, RecordInput,
+        BranchId, FILES_ROOT, FileName, FileOp, Kind, MergeKind, NewInode, OpenMode, RecordEdit, RecordInput,
     };
 
     const HOUR: i64 = 3600 * 1_000_000_000;
@@ -212,6 +212,17 @@ mod tests {
             let again = machine.open(disk.power_cut_keep_all(), OpenMode::Existing);
             assert!(live == times(&again, main), "set back after {looks} looks");
         }
+    }
+
+    #[test]
+    fn nothing_follows_the_last_time_that_can_be_stored() {
+        let memory = Machine::default().open(ForgetfulDisk::new(), OpenMode::Create);
+        let mut writer = memory.writer().unwrap();
+        let before = std::mem::replace(&mut writer.time, Time(i64::MAX));
+        let error = memory.next_time(&mut writer).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (Kind::Invalid, "no_later_time"), "{error}");
+        writer.time = before;
+        assert!(memory.next_time(&mut writer).unwrap() > before);
     }
 
     #[test]
