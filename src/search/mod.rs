@@ -72,7 +72,7 @@ impl SearchError {
             SearchError::Segment(error) => error.hint(),
             SearchError::Dimension { .. } => "use the embedding model that the memory was made with".into(),
             SearchError::ZeroVector => "ask with another vector or with text".into(),
-            SearchError::NoRecord(..) => "list the records with ls".into(),
+            SearchError::NoRecord(..) => "list the records with ls, or with engramfs export".into(),
             SearchError::Timeout(..) => "ask for less or give a larger timeout_ms".into(),
         }
     }

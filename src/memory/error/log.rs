@@ -108,7 +108,7 @@ impl SharedLogError {
             SharedLogError::NotArchived { .. } => Advice::new(
                 Kind::NotEmpty,
                 "log_not_archived",
-                "write archive-log and an id behind the last one to its ctl first",
+                "write archive-log and an id behind the last one to its ctl in a mount first",
             ),
             SharedLogError::InUse(_) => Advice::new(
                 Kind::Busy,

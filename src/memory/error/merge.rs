@@ -60,10 +60,14 @@ impl MergeError {
             MergeError::Conflicts { .. } => Advice::new(
                 Kind::Conflict,
                 "conflicts",
-                "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl; a \
-                 file is resolved as well by writing it in the branch",
+                "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl, or run \
+                 engramfs resolve TARGET ID child|parent; a file is resolved as well by writing it in the branch",
             ),
-            MergeError::NoConflict(_) => Advice::new(Kind::NotFound, "no_conflict", "see the branch's file conflicts"),
+            MergeError::NoConflict(_) => Advice::new(
+                Kind::NotFound,
+                "no_conflict",
+                "see the branch's file conflicts, or run engramfs merge --dry-run TARGET, which lists them",
+            ),
             MergeError::FolderInTheWay(_) => Advice::new(
                 Kind::Invalid,
                 "folder_in_the_way",

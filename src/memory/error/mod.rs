@@ -286,7 +286,7 @@ impl Error {
                 Advice::new(Kind::NotFound, "no_such_branch", "list the branches with ls, or with engramfs log --graph")
             }
             Error::NoCheckpoint(_) => {
-                Advice::new(Kind::NotFound, "no_such_checkpoint", "list them with ls in the branch's checkpoints/")
+                Advice::new(Kind::NotFound, "no_such_checkpoint", "list them with ls checkpoints/, or engramfs log")
             }
             Error::NoState(_) => Advice::new(
                 Kind::NotFound,
