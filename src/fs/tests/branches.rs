@@ -227,7 +227,7 @@ fn a_dry_run_says_how_many_child_branches_there_are_and_lists_the_conflicts() {
     let blockers = blocked["blockers"].as_array().unwrap();
     let codes: Vec<&serde_json::Value> = blockers.iter().map(|blocker| &blocker["code"]).collect();
     assert_eq!(codes, ["has_children", "conflicts"]);
-    assert_eq!(blockers[0]["message"], "main/x has 2 child branches");
+    assert_eq!(blockers[0]["message"], "main/x has child branches: 2");
     // The branch stays after a promote, and its children with it.
     let codes = dry_run("promote")["blockers"].clone();
     assert_eq!((codes.as_array().unwrap().len(), &codes[0]["code"]), (1, &"conflicts".into()));

@@ -32,7 +32,7 @@ pub enum BranchError {
         path: String,
     },
     /// The branch was to end while it has child branches. Kind `NotEmpty`.
-    #[error("{path} has {count} child branches")]
+    #[error("{path} has child branches: {count}")]
     HasChildren {
         /// Name path of the branch.
         path: String,

@@ -55,7 +55,7 @@ pub enum SharedLogError {
         owner: String,
     },
     /// A root branch is to go whose log has entries that were not archived. Kind `NotEmpty`.
-    #[error("the shared log of {path} has {entries} entries that were not archived")]
+    #[error("the shared log of {path} has entries that were not archived: {entries}")]
     NotArchived {
         /// The branch's name path.
         path: String,

@@ -9,7 +9,7 @@ use crate::object::Hash;
 #[derive(Debug, Clone, Error)]
 pub enum MergeError {
     /// Both sides changed something, and nobody decided. Kind `Conflict`.
-    #[error("{count} records or files were changed on both sides and wait for a decision: {shown}")]
+    #[error("records or files changed on both sides wait for a decision, {count} in all: {shown}")]
     Conflicts {
         /// How many wait; those that a strategy decided are not counted.
         count: usize,

@@ -229,7 +229,7 @@ impl LimitError {
 #[derive(Debug, Clone, Error)]
 pub enum ClockError {
     /// The clock was set by more than a day since the last write. Kind `Invalid`.
-    #[error("the machine's clock was set {way} by {days} days since the last write")]
+    #[error("the machine's clock was set {way} by {days} d since the last write")]
     Jumped {
         /// Where to: forward or back.
         way: &'static str,
