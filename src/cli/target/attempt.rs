@@ -67,6 +67,11 @@ impl<'a> Attempt<'a> {
             libc::EBUSY => "close what is open there and try again",
             libc::ENOTEMPTY => "merge or discard its child branches first",
             libc::ENOTCONN => "the mount is dead: mount the store again",
+            // The server logs refusals at level debug alone, so the log would tell nothing of these.
+            libc::ENOSPC => "remove something, or free space on the store's disk; df shows what is left",
+            libc::EDQUOT => "close or remove something, or ask for a larger quota",
+            libc::EFBIG => "split it, or keep it outside",
+            libc::EINVAL => "check the name and the value; the branch's README.md shows what may be written",
             _ => "look at the mount's log",
         };
         let code = errno_name(errno).to_lowercase();
@@ -159,6 +164,19 @@ mod tests {
         let told = attempt.failed(&busy);
         assert_eq!((told.exit, told.message.as_str()), (Exit::Refused, "m conflicts"));
     }
+
+    #[test]
+    fn what_the_mounts_log_does_not_tell_has_a_hint_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let attempt = Attempt::new(dir.path(), "ingest", "importing into x");
+        let sends_to_log =
+            |errno| attempt.failed(&io::Error::from_raw_os_error(errno)).hint.contains("the mount's log");
+        assert!(sends_to_log(libc::EIO), "the control");
+        for errno in [libc::ENOSPC, libc::EDQUOT, libc::EFBIG, libc::EINVAL] {
+            assert!(!sends_to_log(errno), "{errno}");
+        }
+    }
+
     #[test]
     fn a_server_out_of_descriptors_is_told_by_its_own_line() {
         let dir = tempfile::tempdir().unwrap();
