@@ -208,7 +208,7 @@ impl DiskFile for RealFile {
 
     fn map(&self) -> io::Result<Mapped> {
         // SAFETY: the caller maps only files that no longer change (see `DiskFile::map`); they lie in a folder
-        // of mode 0700, and the store's lock keeps other engramfs processes out.
+        // of mode 0700, and the store's lock lets no other engramfs process write there.
         let map = unsafe { memmap2::Mmap::map(&self.0)? };
         Ok(Mapped::from_map(map))
     }
