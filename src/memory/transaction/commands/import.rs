@@ -150,7 +150,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Has the log that a branch has of its own be one that was closed, of that name; it begins another one then.
+    /// Closes the branch's own log under that name; the branch begins a new one then.
     ///
     /// Kind `Invalid` for anything but `NAME@SEQ`, `Exists` where there is one of that name.
     pub(in crate::memory) fn import_closed_log(&self, who: &Actor, owner: BranchId, name: &str) -> Result<(), Error> {
