@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::rig::{ANN, ROOT, Rig, document};
 use crate::fs::{Attr, AttrChanges, Errno};
 
@@ -25,11 +27,26 @@ fn every_branch_has_the_same_names() {
     let rig = Rig::new();
     rig.mkdir("main/branches/x").unwrap();
     rig.mkdir("main/checkpoints/v1").unwrap();
+    rig.write("main/vectors/a.json", &document("apples")).unwrap();
+    let lineage = rig.read("main/lineage").unwrap();
+    let newest: Value = serde_json::from_str(lineage.lines().last().unwrap()).unwrap();
+    rig.write("main/vectors/a.json", &document("pears")).unwrap();
+    rig.write("main/branches/x/vectors/b.json", &document("plums")).unwrap();
+    rig.write("main/branches/x/ctl", "propose\n").unwrap();
+    let earlier = format!("main/at/{}", newest["seq"]);
     let expected = names_on_the_page();
-    for branch in ["main", "main/branches/x", "main/checkpoints/v1"] {
-        let names = rig.list(branch);
-        assert!(names.iter().all(|name| rig.stat(&format!("{branch}/{name}")).is_ok()), "{branch}");
-        assert_eq!(names.into_iter().collect::<BTreeSet<_>>(), expected, "{branch}");
+    let without_scratch: BTreeSet<_> = expected.iter().filter(|name| *name != "scratch").cloned().collect();
+    let of_a_proposal: BTreeSet<_> = without_scratch.iter().cloned().chain(["plan".to_owned()]).collect();
+    for (directory, wanted) in [
+        ("main", &expected),
+        ("main/branches/x", &expected),
+        ("main/checkpoints/v1", &expected),
+        (earlier.as_str(), &without_scratch),
+        ("main/proposals/x", &of_a_proposal),
+    ] {
+        let names = rig.list(directory);
+        assert!(names.iter().all(|name| rig.stat(&format!("{directory}/{name}")).is_ok()), "{directory}");
+        assert_eq!(names.into_iter().collect::<BTreeSet<_>>(), *wanted, "{directory}");
     }
     assert_eq!(rig.list("main/export"), ["vectors.npy", "ids.txt", "records.jsonl"]);
 }
