@@ -14,6 +14,9 @@ const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 /// Names that each module, and each verb of the command line, may give a type of its own.
 const TYPES_PER_MODULE: [&str; 3] = ["Error", "Result", "Args"];
+/// The files that hold a table of the codes of errors, some of which look like names of tests.
+const WITH_CODES: [&str; 2] =
+    [include_str!("../../../src/memory/error/tests.rs"), include_str!("../../../src/fs/refusal.rs")];
 
 /// Who really uses whom.
 pub fn edges(sources: &[Source]) -> Edges {
@@ -209,12 +212,20 @@ pub fn missing_tests(page: &str, sources: &[&Source]) -> Vec<String> {
         .collect()
 }
 
-/// The tests that a text names. Their names are sentences: three underscores or more.
+/// The tests that a text names. Their names are sentences: three underscores or more. A code of an error is none.
 pub fn quoted_tests(text: &str) -> impl Iterator<Item = &str> {
     let is_name =
         |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     let quoted = text.split('`').skip(1).step_by(2);
-    quoted.filter(move |text| is_name(text) && text.matches('_').count() >= 3)
+    quoted
+        .filter(move |text| is_name(text) && text.matches('_').count() >= 3 && !error_codes().any(|code| code == *text))
+}
+
+/// The codes of errors, from the tables that tests hold against the errors themselves.
+fn error_codes() -> impl Iterator<Item = &'static str> {
+    let tables = WITH_CODES.into_iter().filter_map(|file| file.split_once("const CODES: &str = \"\\\n"));
+    let lines = tables.flat_map(|(_, behind)| behind.split('"').next().unwrap_or_default().lines());
+    lines.filter_map(|line| line.split(' ').next())
 }
 
 /// Each row of the table "Crash cases" names a test.

@@ -155,6 +155,14 @@ fn a_test_that_a_page_names_and_nobody_wrote_is_found() {
 }
 
 #[test]
+fn a_code_of_an_error_is_no_test() {
+    assert_eq!(quoted_tests("`not_a_root_branch` `it_is_as_said`").collect::<Vec<_>>(), ["it_is_as_said"]);
+    for (code, file) in [("not_a_root_branch", "memory"), ("temporary_lost", "fs")] {
+        assert!(error_codes().any(|known| known == code), "{code} of {file}");
+    }
+}
+
+#[test]
 fn a_crash_case_without_a_test_is_found() {
     let page = |rows: &str| format!("x\n\n## Crash cases\n\n| # | test |\n|---|---|\n{rows}\n## Other\n\n| a | b |\n");
     assert!(untested_crashes(&page("| 1 | [D] `it_is_as_said` |\n")).is_empty());
