@@ -116,15 +116,23 @@ pub fn folder_edges(sources: &[Source]) -> Edges {
     edges
 }
 
-/// A folder imports only from those above it in the table, which names all folders of its module that use others.
+/// A folder imports only from those above it in the table. Where one folder of a module has a row there, all have one that
+/// use others or are used by them.
 pub fn upward_folders(sources: &[Source], map: &Map) -> Vec<String> {
     let place = |folder: &String| map.folders.iter().position(|other| other == folder);
     let edges = folder_edges(sources);
     let pairs = edges.iter().flat_map(|(folder, others)| others.iter().map(move |other| (folder, other)));
-    pairs
+    let upward = pairs
         .filter(|(folder, other)| place(folder).zip(place(other)).is_some_and(|(own, used)| own < used))
-        .map(|(folder, other)| format!("{folder} imports from {other}, which stands below it"))
-        .collect()
+        .map(|(folder, other)| format!("{folder} imports from {other}, which stands below it"));
+    let module = |folder: &String| folder.rsplit_once('/').map(|(module, _)| module.to_owned());
+    let with_rows: BTreeSet<Option<String>> = map.folders.iter().map(module).collect();
+    let named: BTreeSet<&String> = edges.keys().chain(edges.values().flatten()).collect();
+    let missing = named
+        .into_iter()
+        .filter(|folder| place(folder).is_none() && with_rows.contains(&module(folder)))
+        .map(|folder| format!("{folder} has no row in the table of folders"));
+    upward.chain(missing).collect()
 }
 
 /// Files and functions stay small.

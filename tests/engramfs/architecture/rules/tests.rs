@@ -31,6 +31,18 @@ fn an_import_from_a_folder_below_is_found() {
 }
 
 #[test]
+fn a_folder_that_the_table_leaves_out_is_found() {
+    let found = |files: &[(&str, &str)]| upward_folders(&tree(files), &map());
+    let other = ("a/other/y.rs", "");
+    assert_eq!(
+        found(&[("a/low/x.rs", "use crate::a::other::y::Z;"), other]),
+        ["a/other has no row in the table of folders"]
+    );
+    assert!(found(&[("a/low/x.rs", "use crate::a::low::z::Z;"), ("a/low/z.rs", ""), other]).is_empty());
+    assert!(found(&[("b/x/f.rs", "use crate::b::y::g::Z;"), ("b/y/g.rs", "")]).is_empty(), "a module without rows");
+}
+
+#[test]
 fn an_edge_that_is_not_in_the_table_is_found() {
     assert!(forbidden_edges(&tree(&[("a.rs", "use crate::b::X; use crate::a::Y; // crate::c")]), &map()).is_empty());
     assert_eq!(forbidden_edges(&tree(&[("b/x.rs", "fn f() { crate::a::g() }")]), &map()).len(), 1);
