@@ -6,8 +6,9 @@ use std::sync::Arc;
 use engramfs::disk::{Disk, FaultyDisk, ForgetfulDisk};
 use engramfs::journal::{Frame, FrameKind, Journal, JournalError, Replay};
 use engramfs::lineage::{Key, SIGNATURE_BYTES};
-use engramfs::memory::{Environment, Error, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, VerifyOptions, verify_on};
-use engramfs::object::Context;
+use engramfs::memory::{
+    Environment, Error, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, ShowTarget, VerifyOptions, Viewer, verify_on,
+};
 
 use crate::support::{close_unsealed, delete, environment, main_of, make_file, put, who};
 
@@ -187,16 +188,31 @@ fn every_edited_byte_of_a_log_record_is_refused() {
     }
 }
 
+/// The hashes of the first `count` entries: what their signatures sign.
+fn entry_hashes(disk: &ForgetfulDisk, count: usize) -> Vec<Hash> {
+    let disk = Arc::new(disk.power_cut_keep_all());
+    let memory = Memory::open_on(disk, OpenMode::Existing, None, environment()).unwrap();
+    let hash = |entry| {
+        let shown = memory.show(main_of(&memory), ShowTarget::Entry(entry), Viewer::UNRESTRICTED).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&shown.line).unwrap();
+        line["entry"].as_str().unwrap().parse::<Hash>().unwrap()
+    };
+    (1..=count as u64).map(hash).collect()
+}
+
 #[test]
 fn an_entry_without_or_with_another_signature_is_refused() {
     let (disk, _) = store(7, "text");
     let good = acts(&disk);
-    let forger = Key::from_seed(&[9; 32]);
+    let hashes = entry_hashes(&disk, good.len());
+    let (owner, forger) = (Key::parse(&disk.bytes("key").unwrap()).unwrap(), Key::from_seed(&[9; 32]));
     for at in 0..good.len() {
         let act = &good[at][SIGNATURE_BYTES..];
         let signed = |signature: &[u8]| [signature, act].concat();
         let stolen = &good[(at + 1) % good.len()][..SIGNATURE_BYTES];
-        let own = forger.sign(&Hash::digest(&Context::new("engramfs 2026 act v1"), act));
+        // What the forger signs is right: only the key is another one.
+        assert_eq!(signed(&owner.sign(&hashes[at])), good[at], "entry {}", at + 1);
+        let own = forger.sign(&hashes[at]);
         for (what, payload) in [
             ("none", signed(&[])),
             ("zeros", signed(&[0; SIGNATURE_BYTES])),
