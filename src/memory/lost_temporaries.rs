@@ -111,7 +111,7 @@ fn read_one(input: &mut Reader<'_>) -> Result<LostTemporary, CodecError> {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use crate::disk::ForgetfulDisk;
+    use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 
     #[test]
     fn a_power_cut_after_the_note_leaves_it() {
@@ -120,6 +120,32 @@ mod tests {
         write(&disk, &lost).unwrap();
         let after = disk.power_cut_keep_nothing();
         assert_eq!(read(&read_file(&after, PATH).unwrap()).unwrap(), lost);
+    }
+
+    /// If the rename came before the sync, a power cut between them could leave part of the new note, and the one before
+    /// would be gone.
+    #[test]
+    fn a_power_cut_in_the_middle_leaves_the_note_before_or_the_new_one() {
+        const FAILING: [&[DiskCall]; 2] = [&[DiskCall::Sync], &[DiskCall::SyncDir]];
+        let before = vec![LostTemporary { branch: BranchId(7), uid: 1000, time: Time(5), name: "a~".into() }];
+        let after = [&before[..], &[LostTemporary { name: "b~".into(), ..before[0].clone() }]].concat();
+        let (mut old, mut new) = (0, 0);
+        for kinds in FAILING {
+            let forgetful = ForgetfulDisk::new();
+            let faulty = FaultyDisk::new(forgetful.clone());
+            write(&faulty, &before).unwrap();
+            faulty.plan(Fault::once(1, kinds, libc::EIO));
+            write(&faulty, &after).unwrap_err();
+            for seed in 0..32 {
+                let cut = forgetful.power_cut(seed);
+                let found = read_file(&cut, PATH).and_then(|bytes| read(&bytes));
+                let found = found.unwrap_or_else(|error| panic!("{kinds:?} failed, seed {seed}: {error}"));
+                assert!(found == before || found == after, "{kinds:?} failed, seed {seed}: {found:?}");
+                old += usize::from(found == before);
+                new += usize::from(found == after);
+            }
+        }
+        assert!(old > 0 && new > 0, "{old} cuts left the old note, {new} the new one");
     }
 
     #[test]
