@@ -145,7 +145,12 @@ fn a_manifest_of_many_parts_is_written_anew_and_its_old_parts_go() {
         let found = memory.resolve(&format!("main/b{number}"));
         assert_eq!(found.is_err(), number % 3 == 0, "b{number}");
     }
+    let files = names(&disk).len();
     memory.gc(&who(), None, false).unwrap();
+    let collected = disk.bytes("manifest").unwrap().len();
+    // Each part takes the 32 bytes of its name in the manifest, and a file.
+    assert!(collected + 20 * 32 < size, "{collected} bytes after a collection, {size} before");
+    assert!(names(&disk).len() + 20 < files, "{} files after a collection, {files} before", names(&disk).len());
     drop(memory);
     verify(&disk).unwrap();
 }
