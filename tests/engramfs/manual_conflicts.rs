@@ -84,6 +84,22 @@ fn writing_the_file_resolves_a_conflict_that_was_shown() {
 }
 
 #[test]
+fn what_was_shown_is_forgotten_when_the_store_is_closed_until_it_is_shown_again() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let (main, fork) = contradicting(&memory);
+    assert!(is_refused(&memory, fork));
+    memory.close().unwrap();
+    drop(memory);
+    let memory = open(&disk).unwrap();
+    write(&memory, fork, "core/plan", "of what nobody remembers\n");
+    assert!(is_refused(&memory, fork));
+    write(&memory, fork, "core/plan", "both\n");
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "both\n");
+}
+
+#[test]
 fn listeners_hear_of_a_conflict_that_a_write_resolved() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (_, fork) = contradicting(&memory);
