@@ -199,6 +199,25 @@ fn copies_stay_and_are_told_unless_they_are_asked_for() {
     verify(&disk).unwrap();
 }
 
+#[test]
+fn copies_in_branches_of_others_are_told_to_root_and_the_owner_of_main_alone() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let [root, bob, eve] =
+        [(0, "root"), (1001, "bob"), (1002, "eve")].map(|(uid, name)| Actor { uid, gid: uid, name: name.into() });
+    let [of_bob, of_eve] = [(&bob, "b"), (&eve, "e")].map(|(who, name)| memory.fork(who, main, name, None).unwrap());
+    say(&memory, of_bob, "password", NEEDLE);
+    say(&memory, of_bob, "twin", NEEDLE);
+    say(&memory, of_eve, "eves", NEEDLE);
+    for (caller, told) in [(&root, vec!["eves", "twin"]), (&who(), vec!["eves", "twin"]), (&bob, vec!["twin"])] {
+        let dry_run = PurgeOptions { dry_run: true, copies: false };
+        let report = memory.purge(caller, of_bob, &["password".to_owned()], dry_run).unwrap();
+        assert_eq!(report["copies"], serde_json::json!(told), "uid {}", caller.uid);
+    }
+    let report = memory.purge(&bob, of_bob, &["password".to_owned()], PurgeOptions::default()).unwrap();
+    assert_eq!(report["copies"], serde_json::json!(["twin"]));
+}
+
 /// The parent's strategy has its delete win over what the child writes, and a purge is none.
 #[test]
 fn what_is_written_under_a_purged_name_merges_as_new() {
