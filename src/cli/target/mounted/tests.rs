@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use super::*;
+use crate::cli::target::Target;
 
 const MERGE: &str = concat!(
     r#"{"seq":3,"op":"merge","branch":"main/x","head":"h","entry":"e","#,
@@ -48,4 +49,29 @@ fn exports_of_a_quiet_branch_open_at_once() {
     let mut text = String::new();
     exports.readers[0].read_to_string(&mut text).unwrap();
     assert_eq!(text, "a\n");
+}
+
+#[test]
+fn the_path_of_a_branch_that_has_ended_is_told_with_how_and_when() {
+    let dir = branch();
+    let event = |op: &str, name: &str, time: &str| {
+        format!("{{\"branch\":\"main/{name}\",\"event\":\"{op}\",\"time\":\"{time}\"}}\n")
+    };
+    let events = [
+        event("fork", "old", "t1"),
+        event("discard", "old", "t2"),
+        event("fork", "old", "t3"),
+        event("merge", "old", "t4"),
+        event("discard", "other", "t5"),
+        event("fork", "there", "t6"),
+    ];
+    fs::write(dir.path().join("events.jsonl"), events.concat()).unwrap();
+    let at = |path: &str| how_branch_ended(&dir.path().join(path));
+    assert_eq!(at("branches/old").as_deref(), Some("main/old was merged into its parent at t4"), "its last end");
+    assert_eq!(at("branches/other").as_deref(), Some("main/other was discarded at t5"));
+    for path in ["branches/there", "branches/never", "files/old"] {
+        assert_eq!(at(path), None, "{path}");
+    }
+    let refused = Target::parse(&dir.path().join("branches/old")).unwrap_err();
+    assert_eq!((refused.exit, refused.code.as_str()), (Exit::Missing, "gone"));
 }
