@@ -148,6 +148,24 @@ fn verbs_that_change_a_branch_are_its_owners() {
 }
 
 #[test]
+fn a_revert_is_done_only_if_its_plan_is_the_one_that_was_named() {
+    let rig = Rig::new();
+    rig.write("main/vectors/a.json", "apples").unwrap();
+    let lineage = rig.read("main/lineage").unwrap();
+    let last: Value = serde_json::from_str(lineage.lines().last().unwrap()).unwrap();
+    let line = format!("revert {}", last["seq"]);
+    let mut answers = Answers::default();
+    let dry = answers.ask(&rig, "main", &format!("{line} --dry-run"));
+    let plan = dry["plan"].as_str().unwrap();
+    let other = "0".repeat(plan.len());
+    assert_eq!(rig.write("main/ctl", &format!("{line} --if-plan {other}\n")), Err(Errno::EBUSY));
+    assert_eq!(rig.last_error("main")["code"], "plan_changed");
+    assert!(rig.stat("main/vectors/a.json").is_ok(), "nothing is done");
+    answers.ask(&rig, "main", &format!("{line} --if-plan {plan}"));
+    assert_eq!(rig.stat("main/vectors/a.json").err(), Some(Errno::ENOENT));
+}
+
+#[test]
 fn the_plan_of_a_proposal_has_the_members_of_the_page() {
     let page = include_str!("../../../docs/SEMANTICS.md");
     let (_, section) = page.split_once("\n`plan` in it is one JSON object, a member a line: ").unwrap();
