@@ -57,7 +57,7 @@ fn a_database_that_is_open_for_writing_is_not_replaced() {
     }
     sqlite(&mount, CRASHED, "main/branches/x/files/m.db", "child");
     fs::write(mount.at("main/branches/y/files/note"), "y").unwrap();
-    let open = fs::OpenOptions::new().write(true).open(mount.at("main/files/m.db-wal")).unwrap();
+    let open = fs::OpenOptions::new().read(true).write(true).open(mount.at("main/files/m.db-wal")).unwrap();
     let dry = mount.ctl("main/branches/x", "merge --dry-run").unwrap();
     assert_eq!((&dry["status"], &dry["blockers"][0]["code"]), (&"blocked".into(), &"unit_in_use".into()));
     for verb in ["merge", "promote"] {
@@ -65,7 +65,12 @@ fn a_database_that_is_open_for_writing_is_not_replaced() {
         assert_eq!(mount.refusal("main/branches/x")["code"], "unit_in_use");
     }
     mount.ctl("main/branches/y", "merge").unwrap();
+    // SAFETY: no other process maps or changes the file meanwhile.
+    let map = unsafe { memmap2::MmapOptions::new().map_mut(&open) }.unwrap();
     drop(open);
+    let refused = mount.ctl("main/branches/x", "merge").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EBUSY), "a mapping holds the file open");
+    drop(map);
     let _reader = fs::File::open(mount.at("main/files/m.db")).unwrap();
     // The kernel tells the server of a close a moment after it.
     let merged = (0..100).find_map(|_| {
