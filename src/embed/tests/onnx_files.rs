@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use super::super::http::HttpEmbedder;
 use super::super::model::ModelEmbedder;
+use super::super::process::ProcessEmbedder;
 use super::tiny_model::TinyModel;
 use super::*;
 
@@ -250,6 +252,24 @@ fn the_identity_covers_each_byte_of_an_onnx_file() {
     onnx.floats("unused", &[1], &[1.0]);
     put(folder.path(), &onnx.file());
     assert_ne!(ModelEmbedder::open(folder.path()).unwrap().description(), description);
+}
+
+#[test]
+fn the_identity_is_that_of_files_address_or_command_and_of_no_folder() {
+    let [one, other] = [(); 2].map(|()| {
+        let folder = tempfile::tempdir().unwrap();
+        TinyModel::new().write(folder.path());
+        let model = ModelEmbedder::open(folder.path()).unwrap();
+        (model.name().to_owned(), model.description().to_vec())
+    });
+    assert_ne!(one.0, other.0, "the name is the folder's");
+    assert_eq!(one.1, other.1);
+    let command = |command: &str| ProcessEmbedder::new(command).description().to_vec();
+    assert_ne!(command("embed --fast"), command("embed --slow"));
+    let server = |url: &str, model: &str| HttpEmbedder::new(url, model, None).description().to_vec();
+    let mini = server("http://localhost:1/v1", "mini");
+    assert_ne!(mini, server("http://localhost:2/v1", "mini"));
+    assert_ne!(mini, server("http://localhost:1/v1", "large"));
 }
 
 #[test]
