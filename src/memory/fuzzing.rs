@@ -10,6 +10,6 @@ pub fn log_record(bytes: &[u8]) {
         let written = record.to_bytes();
         let again = read_log_record(&written).expect("what was written can be read");
         assert_eq!(again.to_bytes(), written);
-        record.command.frees_room();
+        record.command.may_use_reserve();
     }
 }

@@ -286,11 +286,11 @@ impl Memory {
         journal: &Journal,
         kind: FrameKind,
         parts: &[&[u8]],
-        frees_room: bool,
+        may_use_reserve: bool,
     ) -> Result<u64, Error> {
         loop {
             match journal.append(kind, parts) {
-                Err(error) if frees_room && error.is_full() && self.admission.room.reserve.release_piece() => {}
+                Err(error) if may_use_reserve && error.is_full() && self.admission.room.reserve.release_piece() => {}
                 done => return done.map_err(|error| self.note_full(error)),
             }
         }

@@ -46,7 +46,7 @@ pub trait Command: fmt::Debug + Send + Sync + 'static {
 
     /// Returns whether it may use the room that is kept for giving back: it makes less of something, or stands for what
     /// was written already.
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         false
     }
 

@@ -54,7 +54,7 @@ impl Command for PurgeItems {
         purge.prepare(context.catalog, log_record)
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         true
     }
 }

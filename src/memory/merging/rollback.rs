@@ -80,7 +80,7 @@ impl Command for RollBackBranch {
         context.with_recorded_head(replayed, outcome.head)
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         true
     }
 }

@@ -81,7 +81,7 @@ impl Command for LoseLease {
         Ok(prepare_on_branch(context.catalog, log_record, branch, EntryOp::LeaseLost).with_change(lost))
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         true
     }
 }

@@ -273,7 +273,7 @@ impl Memory {
         // From here on the request can't be repeated on another thread, so this one may block.
         allow_waiting();
         // Every check comes before the append: once the frame is written, the command has happened.
-        self.append(&journal, FrameKind::Command, &[&signed.signature, &bytes], command.frees_room())?;
+        self.append(&journal, FrameKind::Command, &[&signed.signature, &bytes], command.may_use_reserve())?;
         if let Some(segment) = log_tail.note_command(command, bytes.len(), prepared.counts.put) {
             self.storage.journal_segments.lock().insert(segment);
         }

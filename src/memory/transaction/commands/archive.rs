@@ -43,7 +43,7 @@ impl Command for ArchiveEntries {
         Ok(prepare_on_store(EntryOp::Archive, Detail { label, text, ..Detail::default() }, user, change))
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         true
     }
 }

@@ -44,7 +44,7 @@ impl Command for ArchiveLog {
         prepare(context.catalog, log_record, context.catalog.branch(self.owner)?, (self.totals, None))
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         true
     }
 }

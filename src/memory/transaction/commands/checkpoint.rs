@@ -109,7 +109,7 @@ impl Command for DeleteCheckpoint {
         Ok(prepared.with_change(CatalogChange::RemoveCheckpoint(branch.id, self.label.clone())))
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         true
     }
 }

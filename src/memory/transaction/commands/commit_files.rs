@@ -48,7 +48,7 @@ impl Command for CommitFiles {
         Ok(prepared)
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         true
     }
 

@@ -77,7 +77,7 @@ impl Command for CommitRecords {
         Ok(prepared.with_detail(detail).with_state(state))
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         self.changes.iter().all(|change| matches!(change, RecordChange::Delete { .. }))
     }
 

@@ -39,7 +39,7 @@ impl Command for DiscardBranch {
             .with_change(CatalogChange::Remove(branch.id)))
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         true
     }
 

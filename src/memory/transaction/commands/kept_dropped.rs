@@ -33,7 +33,7 @@ impl Command for NoteDroppedStates {
         Ok(prepare_on_branch(context.catalog, log_record, branch, EntryOp::KeptDropped))
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         true
     }
 }

@@ -96,7 +96,7 @@ impl Command for Withdraw {
         Ok(prepared.with_change(CatalogChange::Proposal(branch.id, None)))
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         true
     }
 }

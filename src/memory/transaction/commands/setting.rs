@@ -82,7 +82,7 @@ impl Command for ChangeSetting {
         Ok(if is_new_agent { prepared.with_change(holder) } else { prepared })
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         matches!(self.setting, Setting::Keep | Setting::Ttl)
     }
 

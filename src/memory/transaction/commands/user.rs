@@ -37,7 +37,7 @@ impl Command for RegisterUser {
         Ok(prepare_on_store(EntryOp::User, detail, self.name.clone(), change))
     }
 
-    fn frees_room(&self) -> bool {
+    fn may_use_reserve(&self) -> bool {
         true
     }
 }
