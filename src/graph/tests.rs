@@ -137,7 +137,7 @@ fn a_rising_floor_spares_what_lies_farther_off_and_finds_as_much() {
             let beam = Beam { kept_min: least, slack: Some(Slack { k, times: 1.1 }), ..Beam::new(most) };
             let floor = graph.walk(&query, Some(visible), beam, &mut found, &mut scratch);
             assert!(
-                floor <= query.coarse_query().score_farther(found[k - 1].0, 1.1) || found.len() == most,
+                floor <= query.coarse_query().score_at_distance_times(found[k - 1].0, 1.1) || found.len() == most,
                 "{metric}"
             );
             assert!(found.len() >= least && found.iter().filter(|found| found.0 < floor).count() <= least, "{metric}");

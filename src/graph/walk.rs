@@ -112,7 +112,7 @@ pub struct Beam {
 pub struct Slack {
     /// The floor follows the worst of the best `k` visible nodes so far.
     pub k: usize,
-    /// It lies `times` times as far from the query; see [`CoarseQuery::score_farther`].
+    /// It lies `times` times as far from the query; see [`CoarseQuery::score_at_distance_times`].
     pub times: f32,
 }
 
@@ -308,7 +308,7 @@ impl WalkScratch {
         }
         if let Some(worst) = self.top.peek().filter(|_| self.top.len() == slack.k) {
             // Never lower than before: nodes that were let go would be missing below the floor that the caller is told.
-            self.min_score = self.min_score.max(query.score_farther(worst.0.score(), slack.times));
+            self.min_score = self.min_score.max(query.score_at_distance_times(worst.0.score(), slack.times));
             while self.best.len() > least && self.best.peek().is_some_and(|worst| worst.0.score() < self.min_score) {
                 self.best.pop();
             }

@@ -254,9 +254,9 @@ impl CoarseQuery {
     /// product is not a distance: there the least of all comes back.
     #[must_use]
     #[inline]
-    pub fn score_farther(&self, score: f32, times: f32) -> f32 {
+    pub fn score_at_distance_times(&self, score: f32, times: f32) -> f32 {
         let (near, times) = (f64::from(score), f64::from(times));
-        let far = self.metric.score_farther(near, times, self.error);
+        let far = self.metric.score_at_distance_times(near, times, self.error);
         score.min(far as f32)
     }
 

@@ -221,7 +221,7 @@ impl Metric {
     /// Returns about the score of what lies `times` as far off as one of the score `near`, and farther by what estimates are
     /// wrong by; the least of all where scores follow no distance.
     #[inline]
-    pub(super) fn score_farther(self, near: f64, times: f64, error: f64) -> f64 {
+    pub(super) fn score_at_distance_times(self, near: f64, times: f64, error: f64) -> f64 {
         match self {
             // The square of the distance is 2 (1 - score).
             Self::Cosine => 1.0 - (1.0 - near).max(0.0) * times * times - error,

@@ -196,7 +196,7 @@ fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
     for metric in Metric::ALL {
         let query = PreparedVector::new(metric, random.vector(dim)).coarse_query();
         for score in [-0.9_f32, -0.3, 0.0] {
-            let (near, far) = (query.score_farther(score, 1.0), query.score_farther(score, 1.5));
+            let (near, far) = (query.score_at_distance_times(score, 1.0), query.score_at_distance_times(score, 1.5));
             let wanted = match metric {
                 // Of unit vectors: 2 (1 - score) is the square of the distance.
                 Metric::Cosine => 1.0 - (1.0 - score) * 2.25,
@@ -211,10 +211,11 @@ fn what_lies_so_many_times_as_far_is_worth_about_what_it_should_be() {
     }
     // Under l2 what estimates are wrong by is a share of the lengths.
     let query = PreparedVector::new(Metric::L2, vec![0.001; dim]).coarse_query();
-    assert!((query.score_farther(-2.0, 1.5) + 3.0).abs() < 1e-3);
+    assert!((query.score_at_distance_times(-2.0, 1.5) + 3.0).abs() < 1e-3);
     // Lengths whose squares are too large or too small for an f32.
     for size in [1e30_f32, 1e-30] {
-        let far = PreparedVector::new(Metric::L2, vec![size; dim]).coarse_query().score_farther(-100.0 * size, 1.5);
+        let far =
+            PreparedVector::new(Metric::L2, vec![size; dim]).coarse_query().score_at_distance_times(-100.0 * size, 1.5);
         assert!((far / size + 150.0).abs() < 0.1, "{far}");
     }
 }
