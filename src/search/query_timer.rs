@@ -23,7 +23,7 @@ impl<'a> QueryTimer<'a> {
 
     /// Notes so many steps of work; returns whether the time is over. What is worked out after that counts for
     /// nothing, and the next [`QueryTimer::check`] fails.
-    pub fn runs_out(&self, steps: usize) -> bool {
+    pub fn charge(&self, steps: usize) -> bool {
         let done = self.steps.get().saturating_add(steps);
         self.steps.set(done);
         if done >= STEPS && !self.is_over.get() {
@@ -36,7 +36,7 @@ impl<'a> QueryTimer<'a> {
     /// Notes so many steps of work, and fails once the time is over. That is [`SearchError::Timeout`] for the clocks of
     /// queries.
     pub fn spend(&self, steps: usize) -> Result<(), SearchError> {
-        if self.runs_out(steps) { self.check() } else { Ok(()) }
+        if self.charge(steps) { self.check() } else { Ok(()) }
     }
 
     /// Fails once the time is over, with the error that `check_deadline` gives, [`SearchError::Timeout`] for the clocks
@@ -58,10 +58,10 @@ mod tests {
             late.get().then_some(SearchError::Timeout(5))
         };
         let timer = QueryTimer::new(&ask);
-        assert!((0..2 * STEPS).all(|_| !timer.runs_out(1)));
+        assert!((0..2 * STEPS).all(|_| !timer.charge(1)));
         assert_eq!(asked.get(), 2);
         late.set(true);
-        assert!(!timer.runs_out(STEPS - 1) && timer.runs_out(1) && timer.runs_out(0));
+        assert!(!timer.charge(STEPS - 1) && timer.charge(1) && timer.charge(0));
         assert!(matches!(timer.spend(1), Err(SearchError::Timeout(5))));
     }
 }

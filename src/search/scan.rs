@@ -120,7 +120,7 @@ impl<'a> Scan<'a> {
 
     /// Tells whether the filter lets a record with that metadata through; nothing does once the time is over.
     pub fn passes_filter(&self, metadata: &Value) -> bool {
-        self.filter.is_none_or(|filter| !self.timer.runs_out(self.filter_steps) && filter.matches(metadata))
+        self.filter.is_none_or(|filter| !self.timer.charge(self.filter_steps) && filter.matches(metadata))
     }
 }
 

@@ -67,7 +67,7 @@ impl FilterNode {
 
 impl Predicate {
     fn rows(&self, facets: &Facets<'_>, key: &str, timer: &QueryTimer<'_>) -> RowSet {
-        if timer.runs_out(VALUE_STEPS) {
+        if timer.charge(VALUE_STEPS) {
             return RowSet::none();
         }
         match self {
@@ -77,7 +77,7 @@ impl Predicate {
             Self::Not(test) => test.rows(facets, key, timer).not(facets.rows()),
             Self::Equal(operand) => facets.rows_equal_to(key, operand),
             Self::OneOf(operands) => {
-                let some = |operands: &[Value]| match timer.runs_out(operands.len() * VALUE_STEPS) {
+                let some = |operands: &[Value]| match timer.charge(operands.len() * VALUE_STEPS) {
                     true => RowSet::none(),
                     false => facets.rows_equal_to_any(key, operands),
                 };
