@@ -220,7 +220,7 @@ impl FileIndex {
 
     /// Lets go of what turned out to be damaged, and returns whether what failed with `error` may go well with the segments
     /// that are there now: it looked at those of a version, and somebody else may have let go of one meanwhile.
-    pub fn recovers_from(&self, error: &Error, version: u64) -> bool {
+    pub fn drop_broken_and_may_retry(&self, error: &Error, version: u64) -> bool {
         error.kind() == Kind::Damaged && (self.drop_broken() || self.segment_set().version != version)
     }
 

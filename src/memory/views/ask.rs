@@ -38,7 +38,7 @@ impl Memory {
             let version = self.storage.file_index.segment_set().version;
             match self.ask_once(caller, view, query) {
                 // The index is made of the files, and what of it was damaged is made again.
-                Err(error) if self.storage.file_index.recovers_from(&error, version) => {}
+                Err(error) if self.storage.file_index.drop_broken_and_may_retry(&error, version) => {}
                 answered => return answered,
             }
         }

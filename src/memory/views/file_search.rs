@@ -125,7 +125,7 @@ impl Memory {
             let version = self.storage.file_index.segment_set().version;
             match self.visible_files_once(view) {
                 // The next look goes without what was damaged.
-                Err(error) if self.storage.file_index.recovers_from(&error, version) => {}
+                Err(error) if self.storage.file_index.drop_broken_and_may_retry(&error, version) => {}
                 // What can't be searched for a content was passed over.
                 Ok(_) if self.storage.file_index.drop_broken() => {}
                 found => return found,
