@@ -37,8 +37,9 @@ impl ConflictPolicy {
         }
     }
 
-    /// Returns whether the child's is taken of two things of which the base's is a third.
-    pub(super) fn takes_child<T: PartialEq>(&mut self, base: Option<T>, child: T, parent: T) -> bool {
+    /// Decides which of two things is taken of which the base's is a third, and notes how a conflict was decided; returns whether
+    /// it is the child's.
+    pub(super) fn decide_for_child<T: PartialEq>(&mut self, base: Option<T>, child: T, parent: T) -> bool {
         if child == parent || base.as_ref() == Some(&child) {
             return false;
         }
@@ -62,7 +63,7 @@ impl ConflictPolicy {
         let mut taken = Vec::new();
         for name in all {
             let value = |node: &FileNode| node.xattr(name).map(<[u8]>::to_vec);
-            if self.takes_child(Some(base.and_then(value)), value(child), value(parent)) {
+            if self.decide_for_child(Some(base.and_then(value)), value(child), value(parent)) {
                 taken.push((name.to_vec(), value(child)));
             }
         }
@@ -102,7 +103,7 @@ pub(super) fn merge_names(
     wanted.extend(child.difference(base).cloned());
     // Both took the same name away: with the additions of both, a file that each side moved would have two names.
     if !gone_child.is_disjoint(&gone_parent) || wanted.is_empty() {
-        wanted = if policy.takes_child(None, child, parent) { child.clone() } else { parent.clone() };
+        wanted = if policy.decide_for_child(None, child, parent) { child.clone() } else { parent.clone() };
     }
     change.remove = parent.difference(&wanted).cloned().collect();
     change.add = wanted.difference(parent).cloned().collect();

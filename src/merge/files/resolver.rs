@@ -171,7 +171,7 @@ impl<'a> Resolver<'a> {
             change.body = self.decide_body(item, base, &mut policy)?;
         }
         let mode = |seen: &NodeVersion| seen.node.mode;
-        if policy.takes_child(base.map(mode), mode(child), mode(parent)) {
+        if policy.decide_for_child(base.map(mode), mode(child), mode(parent)) {
             change.mode = Some(mode(child));
         }
         change.xattrs = policy.xattrs(base.map(|base| &*base.node), &child.node, &parent.node);
