@@ -17,7 +17,7 @@ use crate::record::Version;
 const UNCACHED_MIN: usize = 32;
 /// The cache is rebuilt once one in this many versions is not in it. Each insert thus costs about this many copies,
 /// spread over the inserts between two rebuilds.
-const REBUILD_FRACTION: usize = 16;
+const REBUILD_ONE_IN: usize = 16;
 
 type ById = OrdMap<Arc<str>, Arc<Version>>;
 
@@ -81,7 +81,7 @@ impl MemTable {
         self.remove(&version.id);
         self.by_id.insert(version.id.clone(), version.clone());
         self.uncached.insert(version.id.clone(), version);
-        if self.uncached.len() > UNCACHED_MIN.max(self.by_id.len() / REBUILD_FRACTION) {
+        if self.uncached.len() > UNCACHED_MIN.max(self.by_id.len() / REBUILD_ONE_IN) {
             // A new cache, never a change of the old one, which clones of this table and queries may still read.
             self.cache =
                 Arc::new(CodeCache { versions: self.by_id.values().cloned().collect(), codes: OnceLock::new() });
@@ -221,7 +221,7 @@ mod tests {
         kept.iter()
             .for_each(|(unsealed, expected)| assert_eq!(scanned(unsealed), *expected, "a clone stays as it was"));
         let apart = unsealed.uncached().count();
-        assert!(apart <= UNCACHED_MIN.max(unsealed.values().count() / REBUILD_FRACTION), "{apart} lie apart");
+        assert!(apart <= UNCACHED_MIN.max(unsealed.values().count() / REBUILD_ONE_IN), "{apart} lie apart");
         let ids: Vec<String> = unsealed.values().map(|version| version.id.to_string()).collect();
         ids.iter().for_each(|id| unsealed.remove(id));
         assert!(

@@ -11,12 +11,12 @@ use super::values::SortedValues;
 
 /// A value gets a bitmap when at least one row in this many has it: that is where a bitmap becomes smaller
 /// than a list, and much faster.
-const HEAVY_ROWS_PART: usize = 16;
+const HEAVY_ROWS_ONE_IN: usize = 16;
 /// A list of fewer rows than this is as good as a bitmap.
 const HEAVY_ROWS_MIN: usize = 256;
 /// Marks are made where they are worth their bytes: for that many packed rows and one in so many rows.
 const MARKED_ROWS_MIN: u64 = 4096;
-const MARKED_ROWS_PART: u32 = 4;
+const MARKED_ROWS_ONE_IN: u32 = 4;
 /// A string that fewer rows share may be cut: so few rows are soon looked at.
 const UNCUT_ROWS_MIN: usize = 8;
 /// Bytes that cutting a string must save; names and times stay whole, random ids don't.
@@ -34,7 +34,7 @@ pub(super) fn encode_column<V: ColumnValue>(column: SortedValues<V>, rows: u32, 
     if column.values.is_empty() {
         return Vec::new();
     }
-    let heavy_from = HEAVY_ROWS_MIN.max(rows as usize / HEAVY_ROWS_PART);
+    let heavy_from = HEAVY_ROWS_MIN.max(rows as usize / HEAVY_ROWS_ONE_IN);
     let is_heavy = |i: &usize| column.rows(*i).len() >= heavy_from;
     let all = 0..column.values.len();
     let (mut directory, mut blocks, mut packed_rows) = (Vec::new(), Vec::new(), 0u64);
@@ -51,7 +51,7 @@ pub(super) fn encode_column<V: ColumnValue>(column: SortedValues<V>, rows: u32, 
     }
     // At least one bit, so that the number of packed rows is bounded by their bytes.
     let row_width = bit_length(rows.saturating_sub(1).into()).max(1);
-    let marked = ordered && packed_rows >= MARKED_ROWS_MIN.max((rows / MARKED_ROWS_PART).into());
+    let marked = ordered && packed_rows >= MARKED_ROWS_MIN.max((rows / MARKED_ROWS_ONE_IN).into());
     let mut out = vec![0; COLUMN_HEADER_BYTES];
     out[..HEAVY_COUNT_AT].copy_from_slice(&(all.end as u32).to_le_bytes());
     out[HEAVY_COUNT_AT..ROW_WIDTH_AT].copy_from_slice(&(all.clone().filter(is_heavy).count() as u32).to_le_bytes());

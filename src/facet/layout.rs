@@ -111,7 +111,7 @@ pub(super) const PADDING_BYTES: usize = size_of::<u64>();
 pub(super) const MARKS: usize = 8;
 
 /// More than one row in this many are gathered as bits, fewer as a list.
-const BITS_FROM_PART: u32 = 256;
+const BITS_FROM_ONE_IN: u32 = 256;
 /// Values of a column that share an entry of its directory.
 pub(super) const BLOCK_VALUES: usize = 64;
 /// Longest beginning of a string that is kept: what fits seven bits.
@@ -203,7 +203,7 @@ pub(super) fn mark_step(packed_rows: u64) -> u64 {
 ///
 /// Setting single bits is many times faster than inserting into a Roaring bitmap, unless they are few.
 pub(super) fn bitmap_from_rows(found: impl Iterator<Item = u32>, count: u64, rows: u32) -> RoaringBitmap {
-    if count > u64::from(rows / BITS_FROM_PART) {
+    if count > u64::from(rows / BITS_FROM_ONE_IN) {
         let mut bits = vec![0; bitmap_bytes(rows)];
         found.for_each(|row| bits[row as usize / 8] |= 1 << (row % 8));
         return RoaringBitmap::from_lsb0_bytes(0, &bits);

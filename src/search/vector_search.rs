@@ -22,8 +22,8 @@ use crate::vector::{self, Metric, PreparedVector, prefetch};
 const EF_PER_K: usize = 3;
 /// The beam keeps and follows at least this many nodes whatever their scores, unless `ef` is less.
 const BEAM_NODES_MIN: usize = 16;
-/// Where another graph was walked before, that minimum is `k` divided by this: its results already bound the scores.
-const BEAM_NODES_MIN_K_DIVISOR: usize = 4;
+/// Where another graph was walked before, that minimum is one part in this many of `k`: its results already bound the scores.
+const BEAM_NODES_MIN_K_ONE_IN: usize = 4;
 /// The beam keeps at most this many times `ef` nodes, however many lie within the slack.
 const BEAM_NODES_MAX_PER_EF: usize = 3;
 /// How much farther than the `k`-th best a node may lie to be followed, as a share of that distance, where `ef` is
@@ -189,7 +189,7 @@ impl Scan<'_> {
         let ef = effective_ef(query.metric(), k, params.ef);
         let ef_least = k.max(BEAM_NODES_MIN).min(ef);
         // A smaller beam for walks of other graphs: the best `k` may all have been found already.
-        let later_kept_min = BEAM_NODES_MIN.max(k / BEAM_NODES_MIN_K_DIVISOR).min(ef_least);
+        let later_kept_min = BEAM_NODES_MIN.max(k / BEAM_NODES_MIN_K_ONE_IN).min(ef_least);
         let mut beam = beam(query.metric(), k, ef);
         // The floor that the walk of a large graph finds spares the walks of smaller graphs and of further sources what
         // can't be among the best.

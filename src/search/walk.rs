@@ -21,7 +21,7 @@ thread_local! {
 
 /// A walk assumes that all rows are visible where at most one in `k` times this is hidden: a hidden row is then seldom among
 /// the best `k`.
-const FEW_HIDDEN_FRACTION: u64 = 20;
+const FEW_HIDDEN_ONE_IN: u64 = 20;
 
 /// Pools the best rows that a walk finds. Hidden rows are walked through.
 ///
@@ -72,5 +72,5 @@ pub fn walk(
 /// Tells whether so few rows are hidden that hardly any is among the best `k` of a layer.
 fn hides_few_rows(scan: &Scan<'_>, layer: usize, k: usize) -> bool {
     let (all, seen) = (scan.segment_rows(layer), scan.candidates_max(layer));
-    u64::from(all - seen.min(all)) * k as u64 * FEW_HIDDEN_FRACTION <= u64::from(all)
+    u64::from(all - seen.min(all)) * k as u64 * FEW_HIDDEN_ONE_IN <= u64::from(all)
 }

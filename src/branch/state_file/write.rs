@@ -11,15 +11,16 @@ use crate::object::{BlobStore, Hash, Writer};
 use crate::segment::{ContainerWriter, SegmentError};
 use crate::workspace::HeldChunks;
 
-/// Records that one step may have other than the one before, beyond which it is a full state, and likewise the share of the times of
-/// deletes: a full state has all of them.
+/// Records that one step may have other than the one before, beyond which it is a full state, and likewise for one in so many of the
+/// times of deletes: a full state has all of them.
 const STEP_RECORDS_MAX: usize = 1024;
-const STEP_DELETES_SHARE: usize = 8;
+const STEP_DELETES_ONE_IN: usize = 8;
 /// Bytes that the files of one step may take, likewise.
 const STEP_FILE_BYTES_MAX: usize = 64 << 10;
-/// Records and kilobytes of files that a row of steps may change, beyond which the next is a full state: what is read for one state.
+/// Records and kilobytes of files that a row of steps may change, or one in so many of the times of deletes, beyond which the next
+/// is a full state: what is read for one state.
 const ROW_COST_MAX: usize = 4096;
-const ROW_DELETES_SHARE: usize = 2;
+const ROW_DELETES_ONE_IN: usize = 2;
 
 /// A file that was written, with what it needs from other files.
 pub struct WrittenStates {
@@ -124,7 +125,7 @@ impl StepWriter {
         let mut cost = 0;
         // Its cost bounds what reading one state takes: every step of its row has to be applied.
         let delta = match &before {
-            Some(step) if step.cost <= ROW_COST_MAX.max(state.timed_deletes() / ROW_DELETES_SHARE) => {
+            Some(step) if step.cost <= ROW_COST_MAX.max(state.timed_deletes() / ROW_DELETES_ONE_IN) => {
                 match self.delta(&step.state, state) {
                     // A whole state names its rows and reads none of them, so that damage in one is not a reason to write
                     // no file.
@@ -157,7 +158,7 @@ impl StepWriter {
     /// Returns a delta with its cost; nothing where it is better written whole.
     fn delta(&mut self, before: &BranchVersion, state: &BranchVersion) -> Result<Option<(Vec<u8>, usize)>, DeltaError> {
         let mut out = Writer::new();
-        let most = STEP_RECORDS_MAX.max(state.timed_deletes() / STEP_DELETES_SHARE);
+        let most = STEP_RECORDS_MAX.max(state.timed_deletes() / STEP_DELETES_ONE_IN);
         let Some(records) = state.write_delta(before, most, &mut self.rows, &mut out)? else {
             return Ok(None);
         };

@@ -13,7 +13,7 @@ use crate::workspace::Tree;
 /// Bytes that a command is taken to need in memory beside those of its log record.
 const COMMAND_BYTES: u64 = 1024;
 /// Earlier states may take one in so many of the bytes that names and attributes of files may.
-const RETAINED_SHARE: u64 = 4;
+const RETAINED_ONE_IN: u64 = 4;
 
 /// The memory that names and attributes of files take, in the share of each user.
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl FilesHeld {
     /// Returns how many bytes those of earlier states may take beside those of branches: a fourth of what these may, or all
     /// without a limit.
     pub(in crate::memory) fn retained_limit_bytes(&self) -> u64 {
-        self.limit_bytes.get().map_or(u64::MAX, |bytes| bytes / RETAINED_SHARE)
+        self.limit_bytes.get().map_or(u64::MAX, |bytes| bytes / RETAINED_ONE_IN)
     }
 
     /// Returns how many bytes a user holds and how many all do, with what is frozen.

@@ -18,7 +18,7 @@ pub const FOLDER: &str = "reserve";
 /// Files of a whole reserve: more than a seal makes.
 const PIECES: u64 = 16;
 /// The reserve takes at most one part in this many of the disk's bytes and inodes.
-const DISK_FRACTION: u64 = 8;
+const DISK_ONE_IN: u64 = 8;
 
 /// The reserve of an open store: files that only take up room, given up one by one where what frees room finds the disk full.
 pub(in crate::memory) struct Reserve {
@@ -50,7 +50,7 @@ impl Reserve {
     /// Looks for the reserve of a store that may take `bytes`, or a part of a small disk; makes nothing yet.
     pub fn open(disk: Arc<dyn Disk>, bytes: u64) -> Reserve {
         let size = disk.space().ok().filter(|_| bytes > 0);
-        let part = |most: u64, of: u64| if of == 0 { most } else { most.min(of / DISK_FRACTION) };
+        let part = |most: u64, of: u64| if of == 0 { most } else { most.min(of / DISK_ONE_IN) };
         let pieces = size.map_or(0, |size| part(PIECES, size.inodes_total));
         let piece_bytes = size.map_or(0, |size| part(bytes, size.total_bytes)) / pieces.max(1);
         let piece_bytes = piece_bytes.next_multiple_of(FILLER_BYTES as u64);

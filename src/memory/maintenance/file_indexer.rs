@@ -23,7 +23,7 @@ const STEP_LIMITS: ClaimLimits = ClaimLimits { files: 1_024, bytes: 4 << 20, all
 const MEMORY_BYTES_MAX: u64 = 16 << 20;
 
 /// A segment is written again where nothing has more than one in so many of its contents.
-const DEAD_SHARE: u32 = 4;
+const DEAD_ONE_IN: u32 = 4;
 
 #[derive(Default)]
 struct FileIndexRequests {
@@ -214,21 +214,21 @@ impl Memory {
 
     /// Lets go of what of the index nothing has any longer, as far as that is much.
     pub(in crate::memory) fn collect_file_index(&self) {
-        if let Err(error) = self.prune_file_index(&self.catalog_now(), DEAD_SHARE) {
+        if let Err(error) = self.prune_file_index(&self.catalog_now(), DEAD_ONE_IN) {
             self.storage.file_index.drop_broken();
             log::warn!("the index of files stays as large as it is for now: {error}");
         }
     }
 
-    /// Writes again, without contents that nothing has, the segments of which that is a good part: one in `share` or more.
-    fn prune_file_index(&self, catalog: &Catalog, share: u32) -> Result<(), Error> {
+    /// Writes again, without contents that nothing has, the segments of which that is a good part: one in `one_in` or more.
+    fn prune_file_index(&self, catalog: &Catalog, one_in: u32) -> Result<(), Error> {
         let live = live_contents(catalog);
         for segment in &self.storage.file_index.segment_set().segments {
             let mut dead = 0;
             for n in 0..segment.contents() {
                 dead += u32::from(!live.contains(&segment.key(n)?));
             }
-            if dead > 0 && dead.saturating_mul(share) >= segment.contents() {
+            if dead > 0 && dead.saturating_mul(one_in) >= segment.contents() {
                 self.rewrite_index(std::slice::from_ref(segment), &live)?;
             }
         }

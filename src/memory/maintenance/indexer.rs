@@ -27,9 +27,9 @@ use crate::vector::Metric;
 const STEPS_AT_ONCE: usize = 64;
 /// Steps of a build after which it is saved: so much work is lost at most when the process dies.
 const STEPS_BETWEEN_SAVES: usize = 100_000;
-/// Beside a large segment a graph pays from this share of the rows on: what the walk of the large one
-/// found tells early that little here is worth following.
-const BESIDE_SHARE: u32 = 4;
+/// Beside a large segment a graph pays from one in this many of the rows on that make a segment large: what the walk of the
+/// large one found tells early that little here is worth following.
+const BESIDE_ONE_IN: u32 = 4;
 /// So many quiet intervals are waited for at most, where seals never end.
 const PAUSES_MAX: usize = 12;
 
@@ -200,7 +200,7 @@ impl Memory {
         let is_beside = state.layers().iter().any(is_large);
         let pays = move |layer: &Layer| {
             let (all, seen) = (layer.segment.rows(), layer.visible.count());
-            layer.segment.dim() > 0 && all >= rows / BESIDE_SHARE && is_walked_after_larger(seen, all)
+            layer.segment.dim() > 0 && all >= rows / BESIDE_ONE_IN && is_walked_after_larger(seen, all)
         };
         let wants = move |layer: &&Layer| is_large(layer) || is_beside && pays(layer);
         state.layers().iter().filter(wants).filter(move |layer| layer.segment.graph(metric).is_none())

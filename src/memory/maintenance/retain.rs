@@ -17,7 +17,7 @@ const MERGED_STATES_MIN: usize = 16;
 /// States of one file at the most: reading all of them takes some 5 KiB each.
 const FILE_STATES_MAX: usize = 8192;
 /// A file is written again where one in so many of its states need not stay.
-const OUTDATED_SHARE: usize = 4;
+const OUTDATED_ONE_IN: usize = 4;
 
 impl Catalog {
     /// Writes the earlier states that are in no file yet into one, with those of the newest file while that is small, and without
@@ -54,7 +54,7 @@ impl Catalog {
             let is_excess = |info: &StateInfo| excess.contains(&info.key);
             // What takes too much memory goes now; what is only outdated waits until rewriting the file is worth it.
             let must_go = !excess.is_empty() && file.infos()?.iter().any(is_excess);
-            if gone == 0 || (gone * OUTDATED_SHARE < file.count()? && !must_go) {
+            if gone == 0 || (gone * OUTDATED_ONE_IN < file.count()? && !must_go) {
                 kept.push(file);
                 continue;
             }

@@ -37,8 +37,8 @@ use crate::workspace::FileOp;
 /// Bytes of commands after which a seal begins: some 4,000 records of 384 dimensions, which a query
 /// scans in a tenth of a millisecond.
 const SEAL_BYTES: u64 = 8 << 20;
-/// Garbage of a store that nobody writes to is collected after the idle interval divided by this, so that the work is done when the interval ends.
-const IDLE_GC_FRACTION: u32 = 4;
+/// Garbage of a store that nobody writes to is collected after one part in this many of the idle interval, to be done at its end.
+const IDLE_GC_ONE_IN: u32 = 4;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at an opening takes a second.
 const WRITTEN_BYTES_MAX: u64 = 1 << 30;
 
@@ -491,7 +491,7 @@ impl Memory {
 
 /// Returns how long nothing must have been written before garbage is collected.
 fn idle_gc_delay(idle_interval: Duration) -> Duration {
-    idle_interval / IDLE_GC_FRACTION
+    idle_interval / IDLE_GC_ONE_IN
 }
 
 #[cfg(test)]

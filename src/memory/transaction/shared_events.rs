@@ -21,7 +21,7 @@ use crate::sync::{MemoryBudget, Mutex, Reservation};
 /// Bytes of events that are kept in memory of one shared log; the oldest go first.
 const BYTES_MAX: usize = 8 << 20;
 /// One part in so many of them goes at once where there is no more room.
-const DROPPED_SHARE: usize = 8;
+const DROPPED_ONE_IN: usize = 8;
 /// Steps in bytes by which what counts in the owner's share grows: not every line asks for more.
 const RESERVATION_STEP_BYTES: usize = 64 << 10;
 /// Bytes of the longest value or text that an event shows.
@@ -143,7 +143,7 @@ impl EventLines {
         let counts = wanted as u64 <= self.reservation.bytes();
         if wanted > BYTES_MAX || !(counts || self.reservation.resize(wanted as u64).is_ok()) {
             // More than is needed, so that not every line moves the buffer once it is full.
-            let least = (self.bytes.len() / DROPPED_SHARE).max(more).min(self.bytes.len());
+            let least = (self.bytes.len() / DROPPED_ONE_IN).max(more).min(self.bytes.len());
             let line_end = self.bytes.range(least..).position(|byte| *byte == b'\n');
             let dropped = line_end.map_or(self.bytes.len(), |end| least + end + 1);
             self.bytes.drain(..dropped);

@@ -17,9 +17,9 @@ use crate::segment::Segment;
 /// How long is waited before an embedder that did not answer is asked again, at first and at most.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Vectors of a segment that are worth a file before all are there, if they are a share of those in the file before.
+/// Vectors of a segment that are worth a file before all are there, if they are one in so many of those in the file before.
 pub(super) const UNWRITTEN_MIN: usize = 4096;
-const UNWRITTEN_SHARE: usize = 4;
+const UNWRITTEN_ONE_IN: usize = 4;
 
 /// What stopped the work: of the two only the embedder's failure is told to queries.
 enum Interruption {
@@ -183,7 +183,7 @@ impl EmbeddingWorker {
         let unwritten = before + count;
         let there = segment.derived().get(&goal.record.derived_set()).map_or(0, |file| file.counts().embedded as usize);
         self.unwritten = Some((segment.name(), unwritten));
-        if unwritten >= UNWRITTEN_MIN.max(there / UNWRITTEN_SHARE)
+        if unwritten >= UNWRITTEN_MIN.max(there / UNWRITTEN_ONE_IN)
             && let Some(memory) = self.memory.upgrade()
         {
             memory.write_derived(&self.slot, goal, segment)?;

@@ -32,8 +32,8 @@ const PARTS_MAX: usize = 256;
 /// Bytes of later parts that are always worth less than writing the first one again.
 const LATER_BYTES_MIN: u64 = 1 << 20;
 
-/// The part of the first one that later ones may have where they are to be few.
-const EARLY_REWRITE_SHARE: u64 = 8;
+/// Later ones may have one byte for this many of the first one where they are to be few.
+const EARLY_REWRITE_ONE_IN: u64 = 8;
 
 static ITEM: Context = Context::new("engramfs 2026 manifest item v1");
 
@@ -201,7 +201,7 @@ impl StoredManifest {
     fn is_outgrown(&self, more: u64) -> bool {
         let Some((first, later)) = self.parts.split_first() else { return false };
         let bytes = later.iter().map(|part| part.bytes).sum::<u64>() + more;
-        if self.rewrites_early && bytes > first.bytes / EARLY_REWRITE_SHARE {
+        if self.rewrites_early && bytes > first.bytes / EARLY_REWRITE_ONE_IN {
             return true;
         }
         later.len() >= PARTS_MAX || bytes > first.bytes.max(LATER_BYTES_MIN)
