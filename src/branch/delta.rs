@@ -204,7 +204,7 @@ impl BranchVersion {
     /// both share is as there, and of the rest `place` tells where versions are now. Nothing where they share so
     /// little that this takes long. [`SegmentError::Io`] or [`SegmentError::Damaged`] where an id, or a row that
     /// differs, can't be read.
-    pub fn relocated_like(
+    pub fn with_relocation(
         &self,
         before: &BranchVersion,
         moved: &BranchVersion,

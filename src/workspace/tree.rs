@@ -44,7 +44,7 @@ pub struct Tree {
 impl Tree {
     /// Returns this tree as it is once `before`, with the very same inodes, has become `moved`; nothing where they are not the
     /// same.
-    pub fn relocated_like(&self, before: &Tree, moved: &Tree) -> Option<Tree> {
+    pub fn with_relocation(&self, before: &Tree, moved: &Tree) -> Option<Tree> {
         let is_same =
             self.nodes.ptr_eq(&before.nodes) && self.next_inode == before.next_inode && self.orphans == before.orphans;
         is_same.then(|| moved.clone().with_transfers(self.transfers.clone()))

@@ -81,9 +81,9 @@ impl Relocations<'_> {
             let mut like =
                 live.map(|branch| (branch.state.clone(), self.relocate_state(&branch.state))).or(last.take());
             for (key, old) in of_branch.iter().rev() {
-                let base = self.state_like(&old.retained.base, like.as_ref());
+                let base = self.relocate_state_like(&old.retained.base, like.as_ref());
                 let beside = like.take().unwrap_or_else(|| (old.retained.base.clone(), base.clone()));
-                let state = self.state_like(&old.retained.state, Some(&beside));
+                let state = self.relocate_state_like(&old.retained.state, Some(&beside));
                 like = Some((old.retained.state.clone(), state.clone()));
                 into.insert(**key, old.with_state(state, base));
             }

@@ -421,7 +421,7 @@ impl<'a> Relocations<'a> {
     }
 
     /// Relocates a state that has most in common with another one that was relocated. It costs only what they differ in.
-    pub(super) fn state_like(
+    pub(super) fn relocate_state_like(
         &mut self,
         old: &Arc<BranchVersion>,
         like: Option<&(Arc<BranchVersion>, Arc<BranchVersion>)>,
@@ -429,11 +429,11 @@ impl<'a> Relocations<'a> {
         let Some((before, moved)) = like.filter(|_| !self.done.contains_key(&Arc::as_ptr(old))) else {
             return self.relocate_state(old);
         };
-        let Ok(Some(mut new)) = old.relocated_like(before, moved, |row| self.new_row(row)) else {
+        let Ok(Some(mut new)) = old.with_relocation(before, moved, |row| self.new_row(row)) else {
             // Where the difference alone does not tell, the state is moved by itself, which can't fail.
             return self.relocate_state(old);
         };
-        if let Some(files) = old.files().relocated_like(before.files(), moved.files()) {
+        if let Some(files) = old.files().with_relocation(before.files(), moved.files()) {
             new.replace_by_equal_files(files);
         } else if let Some(files) = self.relocated_files(old.files()) {
             new.replace_by_equal_files(files);
