@@ -38,7 +38,7 @@ impl BranchVersion {
         gone.dedup();
         for (id, _) in &gone {
             // The visible version of the id is the one that was found, as no id is visible in two places.
-            self.remove_record(id)?;
+            self.hide_record(id)?;
         }
         self.drop_invisible_layers();
         Ok(gone)

@@ -157,7 +157,7 @@ impl BranchVersion {
         // Read before anything changes: a row that can't be read must leave the state as it was.
         let (id, hash, totals) = (Arc::<str>::from(&*row.id()?), row.hash()?, row.totals()?);
         // The old version goes before the new one comes, as an id is visible in one place at most.
-        self.remove_record(&id)?;
+        self.hide_record(&id)?;
         self.deletions.remove(&id);
         match row {
             Row::Unsealed(version) => {
@@ -175,7 +175,7 @@ impl BranchVersion {
     /// Deletes a record, and notes when; returns whether it was there. Of one that is not there nothing is noted.
     /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the version can't be read or its segment is damaged.
     pub fn delete(&mut self, id: &str, time: Time) -> Result<bool, SegmentError> {
-        let there = self.remove_record(id)?;
+        let there = self.hide_record(id)?;
         self.drop_invisible_layers();
         // A second delete must not move the time of the first one, which newest-wins compares.
         if there {
@@ -190,7 +190,7 @@ impl BranchVersion {
         if let Some(row) = other.find(id)? {
             return self.put(row);
         }
-        self.remove_record(id)?;
+        self.hide_record(id)?;
         self.drop_invisible_layers();
         match other.deletions.get(id) {
             Some(time) => self.deletions.insert(id.clone(), *time),
@@ -271,7 +271,7 @@ impl BranchVersion {
     /// Hides the visible version of a record and notes no delete; returns whether there was one. A layer may be left
     /// of which nothing is seen: [`BranchVersion::drop_invisible_layers`] comes after it. [`SegmentError::Io`] or
     /// [`SegmentError::Damaged`] where a segment can't be read or is damaged; nothing is hidden then.
-    pub(super) fn remove_record(&mut self, id: &str) -> Result<bool, SegmentError> {
+    pub(super) fn hide_record(&mut self, id: &str) -> Result<bool, SegmentError> {
         match self.find(id)? {
             None => Ok(false),
             Some(old) => self.hide(&old).map(|()| true),
