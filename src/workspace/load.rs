@@ -162,7 +162,7 @@ impl Tree {
     }
 
     fn change_links(&mut self, inode: u64, change: impl FnOnce(&mut Links)) -> Option<()> {
-        let node = self.node_mut_keeping_owner(inode).ok()?;
+        let node = self.node_mut_keeping_stored_owner(inode).ok()?;
         let before = TreeTotals::from_node(node);
         change(&mut node.links);
         let after = TreeTotals::from_node(node);
@@ -173,7 +173,7 @@ impl Tree {
 
 /// Changes an inode; none where it is not there.
 pub(super) fn change_node(tree: &mut Tree, inode: u64, change: impl FnOnce(&mut FileNode)) -> Option<()> {
-    tree.node_mut_keeping_owner(inode).ok().map(change)
+    tree.node_mut_keeping_stored_owner(inode).ok().map(change)
 }
 
 fn read_body(

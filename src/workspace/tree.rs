@@ -203,7 +203,7 @@ impl Tree {
     /// none of that number.
     pub(super) fn node_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         let (owner, epoch) = (self.owner(self.node(inode)?), self.transfers.epoch());
-        let node = self.node_mut_keeping_owner(inode)?;
+        let node = self.node_mut_keeping_stored_owner(inode)?;
         // Freeze the owner as of now: it follows from mode and epoch, and a later chmod must not change it.
         (node.uid, node.epoch) = (owner, epoch);
         Ok(node)
@@ -211,7 +211,7 @@ impl Tree {
 
     /// The same while a tree is read, which knows no transfers yet: its owner and epoch stay. `TreeError::Stale` where
     /// there is none of that number.
-    pub(super) fn node_mut_keeping_owner(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
+    pub(super) fn node_mut_keeping_stored_owner(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         self.invalidate_hashes();
         let node = Arc::make_mut(self.nodes.get_mut(inode).ok_or(TreeError::Stale)?);
         // Its own hash covers mode, content and attributes, any of which may change now.
