@@ -277,7 +277,7 @@ fn restore_files(
     // A unit goes back as a whole or not at all, so a pattern that meets one of its files takes all of them.
     for trees in [[branch.state.files(), wanted], [branch.base.files(), wanted_base]] {
         for path in unit_paths(branch.settings.rules(), context.packs, &meant, trees, limit)? {
-            add_pattern(&mut text, &escape_pattern(&path));
+            push_rule_lines(&mut text, &escape_pattern(&path));
         }
     }
     let rules = Rules::parse(&rules_for_paths(&text)).map_err(|_| bad())?;
@@ -310,12 +310,12 @@ fn rules_text(patterns: &[Arc<str>]) -> Result<String, Error> {
                 false => without_blanks.push(character),
             }
         }
-        add_pattern(&mut text, &without_blanks);
+        push_rule_lines(&mut text, &without_blanks);
     }
     Ok(text)
 }
 
-fn add_pattern(text: &mut String, pattern: &str) {
+fn push_rule_lines(text: &mut String, pattern: &str) {
     text.push_str(&format!("/{pattern} whole\n/{pattern}/** whole\n"));
 }
 
