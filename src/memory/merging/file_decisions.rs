@@ -22,7 +22,7 @@ pub fn file_id(path: &[u8]) -> Arc<str> {
 }
 
 /// Returns a decision of the plan of files as users know it.
-pub fn decision(item: &FileDecision, merge: MergeKind) -> Decision {
+pub fn shown_decision(item: &FileDecision, merge: MergeKind) -> Decision {
     let id = file_id(&item.path);
     let decision = item.decision.map(|side| swap_in_pull(side, merge));
     // A pull is planned with its sides swapped, as inode numbers of the receiver stay; users see the sides as they are.
@@ -50,7 +50,7 @@ pub fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
         let mut lost = parts.remove(&item.path[..]).unwrap_or_default();
         let lost_more = lost.len().saturating_sub(LOST_MAX) as u64;
         lost.truncate(LOST_MAX);
-        Decision { lost, lost_more, note: notes.get(&item.path[..]).cloned(), ..decision(item, merge) }
+        Decision { lost, lost_more, note: notes.get(&item.path[..]).cloned(), ..shown_decision(item, merge) }
     };
     plan.both_changed.iter().map(with_losers).collect()
 }

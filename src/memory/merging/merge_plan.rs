@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::changed_paths::{changed_paths, first_items};
-use super::file_decisions::{decision, file_decisions, file_id, swap_in_pull};
+use super::file_decisions::{file_decisions, file_id, shown_decision, swap_in_pull};
 use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::plan_hash::PlanParts;
@@ -150,11 +150,11 @@ impl<'a> MergeSides<'a> {
     /// Plans what becomes of the files of the branch that receives. Its inode numbers stay, so in a pull the branch
     /// takes the place that the parent has in a merge.
     fn plan_files(&self, merge_budget: &MergeBudget<'_>) -> Result<FilePlan, PlanError> {
-        let merge = self.merge;
+        let (merge, pulls) = (self.merge, self.merge == MergeKind::Pull);
         let (base, own, above) = (self.child.base.files(), self.child.state.files(), self.parent.state.files());
-        let pulls = merge == MergeKind::Pull;
         let (giver, receiver) = if pulls { (above, own) } else { (own, above) };
-        let resolved = |it: &FileDecision| self.resolved(&decision(it, merge)).map(|side| swap_in_pull(side, merge));
+        let resolved =
+            |it: &FileDecision| self.resolved(&shown_decision(it, merge)).map(|side| swap_in_pull(side, merge));
         let rules = match merge {
             MergeKind::Pull => Some(self.child.settings.rules().with_sides_swapped()),
             MergeKind::Revert(_) => Some(self.parent.settings.rules().with_all_merging()),
