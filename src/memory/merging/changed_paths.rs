@@ -36,7 +36,8 @@ pub fn changed_paths(
         ChangedPath { path, is_deleted: change.new.is_none() }
     });
     let files = files.iter().filter(|change| !is_implied(change));
-    let files = files.map(|change| ChangedPath { path: file_id(&change.path), is_deleted: is_lost(change) });
+    let files =
+        files.map(|change| ChangedPath { path: file_id(&change.path), is_deleted: is_gone_or_other_kind(change) });
     Ok(Some(records.chain(files).collect()))
 }
 
@@ -68,7 +69,7 @@ pub fn first_items(
 }
 
 /// Returns whether what was there is so no longer: it is gone, or something of another kind.
-fn is_lost(change: &TreeDifference) -> bool {
+fn is_gone_or_other_kind(change: &TreeDifference) -> bool {
     let kind = |side: &Option<(u64, Arc<FileNode>)>| side.as_ref().map(|(_, node)| node.kind());
     change.old.is_some() && kind(&change.old) != kind(&change.new)
 }
