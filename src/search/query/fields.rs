@@ -167,7 +167,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
         let mut vector_seen = false;
         while let Some(key) = map.next_key::<String>()? {
             let twice = if key == "vector" {
-                fields.vector = map.next_value::<Option<Floats>>()?.map(|Floats(floats)| floats);
+                fields.vector = map.next_value::<Option<FiniteVector>>()?.map(|FiniteVector(floats)| floats);
                 std::mem::replace(&mut vector_seen, true)
             } else if KEYS.contains(&key.as_str()) {
                 fields.others.insert(key.clone(), map.next_value()?).is_some()
@@ -184,24 +184,24 @@ impl<'de> Visitor<'de> for FieldsVisitor {
 }
 
 /// A vector of one or more finite numbers.
-struct Floats(Vec<f32>);
+struct FiniteVector(Vec<f32>);
 
-impl<'de> Deserialize<'de> for Floats {
+impl<'de> Deserialize<'de> for FiniteVector {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(FloatsVisitor)
+        deserializer.deserialize_seq(FiniteVectorVisitor)
     }
 }
 
-struct FloatsVisitor;
+struct FiniteVectorVisitor;
 
-impl<'de> Visitor<'de> for FloatsVisitor {
-    type Value = Floats;
+impl<'de> Visitor<'de> for FiniteVectorVisitor {
+    type Value = FiniteVector;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\"vector\" as a list of numbers like [0.25, -1]")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Floats, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<FiniteVector, A::Error> {
         let mut floats = Vec::new();
         while let Some(number) = seq.next_element::<f64>()? {
             // A finite f64 can be beyond the largest f32.
@@ -214,6 +214,6 @@ impl<'de> Visitor<'de> for FloatsVisitor {
         if floats.is_empty() {
             return Err(A::Error::custom("\"vector\" is an empty list"));
         }
-        Ok(Floats(floats))
+        Ok(FiniteVector(floats))
     }
 }
