@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::TreeError;
 use super::pack::Packs;
-use super::written::WrittenChunk;
+use super::written::AppendedChunk;
 use crate::object::{Context, Hash};
 use crate::sync::{Rank, RwLock};
 
@@ -23,7 +23,7 @@ pub(super) enum Chunk {
     /// Bytes in memory, which a seal moves into a pack.
     Unsealed(Arc<UnsealedChunk>),
     /// 64 KiB in the file that they were written down in.
-    Written(Arc<WrittenChunk>),
+    Written(Arc<AppendedChunk>),
     /// Bytes in a pack, read and checked each time.
     Sealed(Arc<PackedChunk>),
 }

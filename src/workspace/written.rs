@@ -19,7 +19,7 @@ const HASH_BYTES: usize = 32;
 const LENGTH: usize = CHUNK_BYTES as usize;
 
 /// A whole chunk in a file that is only appended to.
-pub(super) struct WrittenChunk {
+pub(super) struct AppendedChunk {
     file: Arc<dyn DiskFile>,
     file_offset: u64,
     /// The hash of its bytes up to the last that is not zero.
@@ -34,7 +34,7 @@ pub struct DirectWrite<'a> {
     hashes: Vec<Option<Hash>>,
 }
 
-impl WrittenChunk {
+impl AppendedChunk {
     /// Reads the chunk and checks it. It has 64 KiB. `SegmentError::Damaged` where they do not match their hash,
     /// `SegmentError::Io` where the journal file can't be read.
     pub fn read(&self) -> Result<Vec<u8>, TreeError> {
@@ -102,7 +102,7 @@ impl<'a> DirectWrite<'a> {
             None => (part.number, Chunk::Zeros(CHUNK_BYTES as u32)),
             Some(hash) => {
                 let file_offset = file_offset + (part.number * CHUNK_BYTES - self.offset);
-                (part.number, Chunk::Written(Arc::new(WrittenChunk { file: file.clone(), file_offset, hash })))
+                (part.number, Chunk::Written(Arc::new(AppendedChunk { file: file.clone(), file_offset, hash })))
             }
         })
     }
