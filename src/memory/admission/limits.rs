@@ -33,8 +33,8 @@ impl FilesHeld {
     }
 
     /// Returns how many bytes a user holds and how many all do, with what is frozen.
-    fn bytes_held(&self, catalog: &Catalog, uid: u32) -> (u64, u64) {
-        let ((own, all), frozen) = (catalog.metadata_bytes.bytes_held(uid), self.frozen_bytes.lock());
+    fn own_and_all_bytes(&self, catalog: &Catalog, uid: u32) -> (u64, u64) {
+        let ((own, all), frozen) = (catalog.metadata_bytes.own_and_all_bytes(uid), self.frozen_bytes.lock());
         (own + frozen.get(&uid).copied().unwrap_or_default(), all + frozen.values().sum::<u64>())
     }
 }
@@ -54,7 +54,7 @@ impl Memory {
         self.admission.budget.watch(limit_bytes / 8 * 7, measure);
         // Only the first call sets it (OnceLock).
         let files_max_bytes = *self.admission.files_held.limit_bytes.get_or_init(|| limit_bytes / 2);
-        let all = self.catalog().metadata_bytes.bytes_held(0).1;
+        let all = self.catalog().metadata_bytes.own_and_all_bytes(0).1;
         if all <= files_max_bytes {
             return None;
         }
@@ -81,7 +81,7 @@ impl Memory {
     ) -> Result<(), Error> {
         let (before, after) = (before.totals().metadata_bytes(), after.totals().metadata_bytes());
         let owner = catalog.branch(branch)?.uid;
-        let (own, all) = self.admission.files_held.bytes_held(catalog, owner);
+        let (own, all) = self.admission.files_held.own_and_all_bytes(catalog, owner);
         let more = after.saturating_sub(before);
         let mut users = self.admission.files_held.users.lock();
         let held = users.entry(owner).or_insert_with(|| self.admission.budget.empty_reservation(owner));
@@ -103,7 +103,7 @@ impl Memory {
 
     /// Counts again what the files of a user's branches take, after something that always works.
     pub(in crate::memory) fn recount_file_metadata(&self, catalog: &Catalog, owner: u32) {
-        let (own, _) = self.admission.files_held.bytes_held(catalog, owner);
+        let (own, _) = self.admission.files_held.own_and_all_bytes(catalog, owner);
         let mut users = self.admission.files_held.users.lock();
         if let Some(held) = users.get_mut(&owner) {
             // What can't be admitted is counted by the next operation.
@@ -153,7 +153,7 @@ impl Memory {
         let mut accounts = self.admission.signals_held.lock();
         for (uid, (less, more)) in users {
             let held = accounts.entry(uid).or_insert_with(|| self.admission.budget.empty_reservation(uid));
-            let own = (catalog.signal_bytes.bytes_held(uid).0 + more).saturating_sub(less);
+            let own = (catalog.signal_bytes.own_and_all_bytes(uid).0 + more).saturating_sub(less);
             match held.resize(own) {
                 Err(error) if more > less => return Err(error.into()),
                 // Less is always admitted, and counted by the next change where it was not.

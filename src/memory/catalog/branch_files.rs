@@ -50,7 +50,7 @@ pub struct BytesByUser {
 
 impl BytesByUser {
     /// Returns how many bytes a user holds, 0 for an unknown one, and how many all do.
-    pub fn bytes_held(&self, uid: u32) -> (u64, u64) {
+    pub fn own_and_all_bytes(&self, uid: u32) -> (u64, u64) {
         (self.bytes_by_user.get(&uid).copied().unwrap_or(0), self.total_bytes)
     }
 
@@ -60,7 +60,7 @@ impl BytesByUser {
             return;
         }
         self.total_bytes = self.total_bytes - before + after;
-        let own = self.bytes_held(uid).0 - before + after;
+        let own = self.own_and_all_bytes(uid).0 - before + after;
         if own == 0 {
             self.bytes_by_user.remove(&uid)
         } else {
@@ -188,7 +188,7 @@ mod tests {
             let make = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
             memory.edit(&who, branch, make).unwrap();
         };
-        let held = || memory.catalog().metadata_bytes.bytes_held(0).0;
+        let held = || memory.catalog().metadata_bytes.own_and_all_bytes(0).0;
         let empty = held();
         make(main, "one");
         let one = held();

@@ -99,7 +99,7 @@ fn a_signal_in_place_of_one_that_has_ended_is_counted_whole() {
     ended_signal(&memory, main, "k");
     memory.claim_signal(&who(), main, &"k".into(), 0o644).unwrap();
     let counted = memory.admission.signals_held.lock()[&0].bytes();
-    assert_eq!(counted, memory.catalog().signal_bytes.bytes_held(0).0);
+    assert_eq!(counted, memory.catalog().signal_bytes.own_and_all_bytes(0).0);
 }
 
 #[test]
