@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::bulk::{BulkCommit, CommitSegment};
 use super::commands::CommitRecords;
 use super::resolved_edits::{ResolvedEdits, ResolvedVersion};
-use super::rollback::Receipt;
 use super::shared_log::cursor_at;
 use crate::branch::{BranchVersion, check_record_id};
 use crate::lineage::SignedEntry;
@@ -19,7 +18,7 @@ use crate::memory::command::record_patch::RecordPatch;
 use crate::memory::merging::merge::{PLAN_ROUNDS_MAX, REVALIDATED_UNDER_LOCK_MAX};
 use crate::memory::merging::merge_budget::PlanError;
 use crate::memory::{Actor, BranchError, Error, Memory, Record, RecordError, StampedRecord};
-use crate::object::Time;
+use crate::object::{Hash, Time};
 use crate::record::{Provenance, RecordContent, Version};
 use crate::segment::{Row, Segment, SegmentError, write_segment};
 use crate::sync::{Reservation, without_waiting};
@@ -31,13 +30,42 @@ const REPLAN_EDITS_MAX: usize = 64;
 /// Bytes of records in one commit from which on they do: to sign and log more takes a while.
 const BULK_BYTES: usize = 4 << 20;
 
+/// What a commit did; all 0 where there was nothing to do.
+#[derive(Clone, Debug)]
+pub struct CommitReceipt {
+    /// Records written, those not counted that an import found to be the same.
+    pub put: u64,
+    /// Records deleted; one that was not there does not count.
+    pub deleted: u64,
+    /// The branch's head after it; the present one where there was nothing to do.
+    pub head: Hash,
+    /// The entry's hash; the tip where there was nothing to do.
+    pub entry: Hash,
+}
+
+impl CommitReceipt {
+    /// Returns what an entry says of its commit.
+    pub(super) fn from_entry(entry: &SignedEntry) -> CommitReceipt {
+        let counts = entry.entry.counts;
+        CommitReceipt { put: counts.put, deleted: counts.deleted, head: entry.entry.head, entry: entry.hash }
+    }
+
+    /// Returns one line of JSON without its line end: `put`, `deleted`, `head` and `entry`.
+    pub fn to_json(&self) -> String {
+        format!(
+            "{{\"put\":{},\"deleted\":{},\"head\":\"{}\",\"entry\":\"{}\"}}",
+            self.put, self.deleted, self.head, self.entry
+        )
+    }
+}
+
 impl Memory {
     /// Carries out edits as one atomic entry; of several edits of one id each applies to what the one before made.
     ///
     /// No edits make no entry: the receipt then names the present head and tip. Kind `Invalid` where a record is not as it
     /// may be, `Quota` beyond a quota of the branch or one above it, `Busy` where the branch changes faster than the edits
     /// can be worked out (`branch_moves`), `Gone` where it has ended.
-    pub fn commit(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
+    pub fn commit(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<CommitReceipt, Error> {
         self.commit_edits(who, branch, &edits, None, ResolvedEdits::new)
     }
 
@@ -50,7 +78,7 @@ impl Memory {
         branch: BranchId,
         edits: Vec<RecordEdit>,
         cursor: u64,
-    ) -> Result<Receipt, Error> {
+    ) -> Result<CommitReceipt, Error> {
         self.commit_edits(who, branch, &edits, Some(cursor), ResolvedEdits::new)
     }
 
@@ -62,7 +90,7 @@ impl Memory {
         branch: BranchId,
         edits: Vec<RecordEdit>,
         absent: &Arc<str>,
-    ) -> Result<Receipt, Error> {
+    ) -> Result<CommitReceipt, Error> {
         self.commit_edits(who, branch, &edits, None, |state, edits, held| {
             let mut resolved = ResolvedEdits::new(state, edits, held)?;
             resolved.require_absent(absent)?;
@@ -72,7 +100,7 @@ impl Memory {
 
     /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that broke off can be
     /// repeated at little cost. Kinds as of [`Memory::commit`].
-    pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<Receipt, Error> {
+    pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<CommitReceipt, Error> {
         self.commit_edits(who, branch, &edits, None, |state, edits, held| {
             let mut resolved = ResolvedEdits::new(state, edits, held)?;
             resolved.retain_differing()?;
@@ -88,7 +116,7 @@ impl Memory {
         edits: &[RecordEdit],
         cursor: Option<u64>,
         resolve: impl Fn(&Arc<BranchVersion>, &[RecordEdit], Reservation) -> Result<ResolvedEdits, Error>,
-    ) -> Result<Receipt, Error> {
+    ) -> Result<CommitReceipt, Error> {
         let resolve = || {
             let state = self.catalog().branch(branch)?.state.clone();
             resolve(&state, edits, self.admission.budget.empty_reservation(who.uid))
@@ -99,7 +127,7 @@ impl Memory {
             if count == 0 {
                 cursor.map_or(Ok(()), |entry| self.move_cursor(who, branch, entry))?;
                 let head = self.catalog().branch(branch)?.state.head();
-                return Ok(Receipt { put: 0, deleted: 0, head, entry: self.tip() });
+                return Ok(CommitReceipt { put: 0, deleted: 0, head, entry: self.tip() });
             }
             // The quota is asked with no lock held, as counting may go through whole branches; room on the disk is
             // taken after that.
@@ -125,7 +153,7 @@ impl Memory {
                 self.commit_few(who, branch, (&resolved, cursor), replan)?
             };
             if let Some(entry) = done {
-                return Ok(Receipt::from_entry(&entry));
+                return Ok(CommitReceipt::from_entry(&entry));
             }
         }
         Err(BranchError::Moves.into())

@@ -1,7 +1,8 @@
-//! Going back to an earlier state, and what a commit answers.
+//! Going back to an earlier state.
 
 use std::sync::Arc;
 
+use super::commit::CommitReceipt;
 use super::transact::LogTail;
 use crate::lineage::SignedEntry;
 use crate::memory::admission::disk_room::disk_cost;
@@ -14,36 +15,7 @@ use crate::memory::merging::merge_plan::MergeContext;
 use crate::memory::merging::rollback::RollbackPlan;
 use crate::memory::merging::unit_use::UnitRetry;
 use crate::memory::{Actor, BranchError, BranchEvent, Error, Memory};
-use crate::object::{Hash, Time};
-
-/// What a commit did; all 0 where there was nothing to do.
-#[derive(Clone, Debug)]
-pub struct Receipt {
-    /// Records written, those not counted that an import found to be the same.
-    pub put: u64,
-    /// Records deleted; one that was not there does not count.
-    pub deleted: u64,
-    /// The branch's head after it; the present one where there was nothing to do.
-    pub head: Hash,
-    /// The entry's hash; the tip where there was nothing to do.
-    pub entry: Hash,
-}
-
-impl Receipt {
-    /// Returns what an entry says of its commit.
-    pub(super) fn from_entry(entry: &SignedEntry) -> Receipt {
-        let counts = entry.entry.counts;
-        Receipt { put: counts.put, deleted: counts.deleted, head: entry.entry.head, entry: entry.hash }
-    }
-
-    /// Returns one line of JSON without its line end: `put`, `deleted`, `head` and `entry`.
-    pub fn to_json(&self) -> String {
-        format!(
-            "{{\"put\":{},\"deleted\":{},\"head\":\"{}\",\"entry\":\"{}\"}}",
-            self.put, self.deleted, self.head, self.entry
-        )
-    }
-}
+use crate::object::Time;
 
 impl Memory {
     /// Goes back to a checkpoint: under the lock where little differs, else worked out before.
@@ -53,7 +25,7 @@ impl Memory {
         branch: BranchId,
         source: &StateSource,
         patterns: Option<Vec<Arc<str>>>,
-    ) -> Result<Receipt, Error> {
+    ) -> Result<CommitReceipt, Error> {
         let plan = |catalog: &Catalog, time: Time, changes_max: usize| {
             let context = MergeContext { catalog, packs: &self.storage.trees, time };
             RollbackPlan::new(context, branch, source, patterns.as_deref(), changes_max)
@@ -84,7 +56,7 @@ impl Memory {
                     match done {
                         Ok((entry, change)) => {
                             self.notify(change);
-                            return Ok(Receipt::from_entry(&entry));
+                            return Ok(CommitReceipt::from_entry(&entry));
                         }
                         Err(error) if retry.wait_for_retry(&error) => earlier = Some(planned),
                         Err(error) => return Err(error),
@@ -124,7 +96,7 @@ impl Memory {
     ///
     /// Kind `NotFound` as of [`Memory::find_state`], `Busy` where the branch changes faster than this can be worked out
     /// (`branch_moves`) or has files of a unit open for writing that would be replaced (`unit_in_use`).
-    pub fn rollback(&self, who: &Actor, branch: BranchId, label: &str) -> Result<Receipt, Error> {
+    pub fn rollback(&self, who: &Actor, branch: BranchId, label: &str) -> Result<CommitReceipt, Error> {
         self.rollback_to(who, branch, &self.find_state(branch, &Revision::parse(label)?)?, &[])
     }
 
@@ -136,7 +108,7 @@ impl Memory {
         branch: BranchId,
         found: &FoundState,
         patterns: &[String],
-    ) -> Result<Receipt, Error> {
+    ) -> Result<CommitReceipt, Error> {
         let patterns: Vec<Arc<str>> = patterns.iter().map(|pattern| pattern.as_str().into()).collect();
         self.roll_back_to_source(who, branch, &found.source, Some(patterns).filter(|patterns| !patterns.is_empty()))
     }
@@ -149,7 +121,7 @@ impl Memory {
         branch: BranchId,
         label: &str,
         patterns: &[String],
-    ) -> Result<Receipt, Error> {
+    ) -> Result<CommitReceipt, Error> {
         self.rollback_to(who, branch, &self.find_state(branch, &Revision::parse(label)?)?, patterns)
     }
 }
