@@ -28,7 +28,7 @@ pub(super) struct PurgeReport {
 
 impl PurgeReport {
     /// Returns the report of a purge that took nothing: no state had any of these.
-    pub fn nothing_found(not_found: Vec<Arc<str>>) -> PurgeReport {
+    pub fn from_not_found(not_found: Vec<Arc<str>>) -> PurgeReport {
         PurgeReport { not_found, ..PurgeReport::default() }
     }
 

@@ -60,7 +60,7 @@ impl Memory {
         items: BTreeSet<Arc<str>>,
         options: PurgeOptions,
     ) -> Result<Value, Error> {
-        let nothing = PurgeReport::nothing_found(items.iter().cloned().collect()).to_json(options.dry_run);
+        let nothing = PurgeReport::from_not_found(items.iter().cloned().collect()).to_json(options.dry_run);
         if items.is_empty() {
             return Ok(nothing);
         }
