@@ -112,7 +112,7 @@ impl Argument {
     /// Refuses a value that the argument does not accept, and none where one is needed. [`ArgumentError`] says which
     /// and what to write.
     pub(super) fn check(&self, arguments: &Arguments) -> Result<(), ArgumentError> {
-        let values = arguments.list(self);
+        let values = arguments.values(self);
         let (what, hint) = self.rejection;
         if let Some(bad) = values.iter().find(|value| !(self.accepts)(value)) {
             return Err(ArgumentError { message: format!("{bad:?} {what}"), hint });
@@ -151,13 +151,13 @@ impl Arguments {
     }
 
     /// Returns all values of an argument, several for words and lists; empty where it was not given.
-    pub fn list(&self, argument: &Argument) -> &[String] {
+    pub fn values(&self, argument: &Argument) -> &[String] {
         self.0.iter().find(|(name, _)| *name == argument.name).map_or(&[], |(_, values)| values)
     }
 
     /// Returns the first value of an argument; none where it was not given.
     pub fn get(&self, argument: &Argument) -> Option<&str> {
-        self.list(argument).first().map(String::as_str)
+        self.values(argument).first().map(String::as_str)
     }
 
     /// Returns the value of an argument that a verb can't be without: `Verb::new` has refused arguments without it.
@@ -167,13 +167,13 @@ impl Arguments {
 
     /// Tells whether an argument was given at all, such as a flag.
     pub fn is_set(&self, argument: &Argument) -> bool {
-        !self.list(argument).is_empty()
+        !self.values(argument).is_empty()
     }
 
     /// Refuses a value that is meant as a name and is none, before it means something else in a line: [`Error::Name`].
     pub fn check_names(&self, arguments: &[Argument]) -> Result<(), Error> {
         for argument in arguments {
-            for value in self.list(argument) {
+            for value in self.values(argument) {
                 match argument {
                     Argument { is_name: true, .. } => check_name(value)?,
                     Argument { is_revision: true, .. } => drop(Revision::parse(value)?),

@@ -29,7 +29,7 @@ fn parse_options(options: &[Argument], mut rest: &str, mut found: Arguments) -> 
     while !rest.is_empty() {
         if let Some(words) = words.filter(|_| !rest.starts_with("--")) {
             let more = take_item(&mut rest)?;
-            found.set(words, [found.list(words), &[more]].concat());
+            found.set(words, [found.values(words), &[more]].concat());
             continue;
         }
         let word = take_option_word(options, &mut rest)?;
@@ -111,13 +111,13 @@ fn take_phrase<'a>(rest: &mut &'a str, words: usize) -> Option<&'a str> {
 pub(super) fn write(spec: &VerbSpec, given: &Arguments) -> String {
     let mut line = spec.name.to_owned();
     for argument in spec.arguments.iter().filter(|argument| given.is_set(argument)) {
-        let value = given.list(argument).join(" ");
+        let value = given.values(argument).join(" ");
         line += &match argument.form {
             ArgumentForm::Word | ArgumentForm::OptionalWord | ArgumentForm::Phrase | ArgumentForm::Text => {
                 format!(" {value}")
             }
             ArgumentForm::Words => {
-                format!(" {}", given.list(argument).iter().map(|item| write_item(item)).collect::<Vec<_>>().join(" "))
+                format!(" {}", given.values(argument).iter().map(|item| write_item(item)).collect::<Vec<_>>().join(" "))
             }
             ArgumentForm::Option(word) => format!(" {word} {value}"),
             ArgumentForm::Flag => format!(" {}", argument.name),

@@ -81,5 +81,5 @@ fn run(context: &VerbContext<'_>, kind: MergeKind, arguments: &Arguments) -> Res
 /// Returns what a merge is bound to: the plan that must still hold, none for any, and the words for its entry.
 pub(super) fn options(arguments: &Arguments) -> MergeOptions {
     let plan = arguments.get(&IF_PLAN).and_then(|text| text.parse().ok());
-    MergeOptions { plan, note: arguments.list(&NOTE).join(" ").into(), ..MergeOptions::default() }
+    MergeOptions { plan, note: arguments.values(&NOTE).join(" ").into(), ..MergeOptions::default() }
 }

@@ -25,7 +25,7 @@ pub(super) const ROLLBACK: VerbSpec = VerbSpec {
 fn rollback(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let VerbContext { memory, actor, branch, .. } = *context;
     let found = memory.find_state(branch, &Revision::parse(arguments.required(&STATE))?)?;
-    let receipt = memory.rollback_to(actor, branch, &found, arguments.list(&PATTERNS))?;
+    let receipt = memory.rollback_to(actor, branch, &found, arguments.values(&PATTERNS))?;
     let line = receipt.to_json();
     // One line has one object, so the brace that ends the receipt gives way to a last field.
     let line = format!("{},\"from\":{}}}", line.trim_end().trim_end_matches('}'), found.to_json());

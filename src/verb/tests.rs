@@ -88,7 +88,7 @@ fn verbs_take_their_arguments() {
     }
     let value = |line: &str, at: usize| {
         let verb = Verb::parse(line).unwrap();
-        verb.arguments().list(&verb.spec().arguments[at]).to_vec()
+        verb.arguments().values(&verb.spec().arguments[at]).to_vec()
     };
     assert_eq!(value("resolve a  b  child", 0), ["a  b"]);
     assert_eq!(value("checkpoint v1 before  the storm", 1), ["before  the storm"]);
