@@ -34,6 +34,10 @@ const WITHOUT_TEST: [&str; 8] = [
 /// Functions whose names may end in `_of`: predicates, each with an argument that completes the phrase.
 const ENDING_IN_OF: [&str; 2] = ["is_clone_of", "is_prefix_of"];
 
+/// Names that may have a word that elsewhere tells nothing: mount(8) has a helper, and common is what two share.
+const WITH_EMPTY_WORDS: [&str; 5] =
+    ["may_ask_helper", "helper_options", "common_prefix_length", "common_lines_bound", "greatest_common_divisor"];
+
 /// Every file below a folder of the project whose name ends in `.` and `extension`.
 fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -114,6 +118,11 @@ fn a_name_of_a_type_means_one_thing() {
 #[test]
 fn a_name_of_a_function_says_what_it_gives_or_does() {
     none(names::functions_ending_in_of(&src(), &ENDING_IN_OF));
+}
+
+#[test]
+fn a_name_tells_something_of_what_it_names() {
+    none(names::names_that_tell_nothing(&src(), &WITH_EMPTY_WORDS));
 }
 
 #[test]

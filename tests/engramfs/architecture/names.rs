@@ -1,8 +1,11 @@
-//! The files, types and methods that a page about the source names, and names of functions that say too little.
+//! The files, types and methods that a page about the source names, and names that say too little.
 
 use std::collections::BTreeSet;
 
 use super::source::{Source, functions, has_word};
+
+/// Words that tell nothing of what they name.
+const EMPTY_WORDS: [&str; 7] = ["common", "helper", "helpers", "manager", "misc", "util", "utils"];
 
 /// Every file that the page names in backticks is there, and can be taken for no other one: its path below src/ is spelled out,
 /// or the end of it is that of one file alone. Of those below tests/, `tests` knows.
@@ -61,6 +64,46 @@ pub fn functions_ending_in_of(sources: &[Source], exceptions: &[&str]) -> Vec<St
     }
     found.extend(needless.into_iter().map(|name| format!("needs no exception or is not there: {name}")));
     found
+}
+
+/// Files, types and functions with a word that tells nothing in their names, and functions that say only that they handle
+/// something. Every exception has to be needed.
+pub fn names_that_tell_nothing(sources: &[Source], exceptions: &[&str]) -> Vec<String> {
+    let (mut found, mut needless) = (Vec::new(), exceptions.iter().copied().collect::<BTreeSet<&str>>());
+    for file in sources {
+        let mut names = file.module();
+        names.retain(|name| has_empty_word(name));
+        let declared = declared_names(file.production());
+        names.extend(declared.into_iter().filter(|name| name.starts_with("handle_") || has_empty_word(name)));
+        for name in names {
+            needless.remove(name);
+            if !exceptions.contains(&name) {
+                found.push(format!("{name} tells nothing of what it names, in {}", file.path));
+            }
+        }
+    }
+    found.extend(needless.into_iter().map(|name| format!("needs no exception or is not there: {name}")));
+    found
+}
+
+/// Tells whether one of the words of a name, in snake case or camel case, is an empty one.
+fn has_empty_word(name: &str) -> bool {
+    let mut words = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() {
+            words.push('_');
+        }
+        words.extend(character.to_lowercase());
+    }
+    words.split('_').any(|word| EMPTY_WORDS.contains(&word))
+}
+
+/// The names of types and functions that code declares, with or without a body.
+fn declared_names(code: &str) -> Vec<&str> {
+    let words = code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    let words: Vec<&str> = words.collect();
+    let declares = |word: &str| ["fn", "struct", "enum", "trait", "type", "union"].contains(&word);
+    words.windows(2).filter(|pair| declares(pair[0])).map(|pair| pair[1]).collect()
 }
 
 /// What is in backticks, outside of blocks of code.
@@ -139,6 +182,22 @@ mod tests {
         assert_eq!(found(&[]), 2);
         assert_eq!(found(&["is_part_of"]), 1);
         assert_eq!(found(&["is_part_of", "gone_of"]), 2);
+    }
+
+    #[test]
+    fn a_name_that_tells_nothing_is_found_and_so_is_a_needless_exception() {
+        let code = "struct FileManager;\nenum Helped {}\ntrait Ask { fn ask_helper(); }\nfn handle_it() {}\nfn handle() { helper() }\n";
+        let code = format!("{code}#[cfg(test)]\nmod tests {{\n    fn util() {{}}\n}}\n");
+        let src = tree(&[
+            ("a.rs", code.as_str()),
+            ("handle_requests.rs", ""),
+            ("b/text_utils.rs", "// fn misc() {}"),
+            ("common/mod.rs", ""),
+        ]);
+        let found = |exceptions: &[&str]| names_that_tell_nothing(&src, exceptions).len();
+        assert_eq!(found(&[]), 5);
+        assert_eq!(found(&["ask_helper"]), 4);
+        assert_eq!(found(&["ask_helper", "gone_helper"]), 5);
     }
 
     #[test]
