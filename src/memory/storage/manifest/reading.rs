@@ -23,7 +23,7 @@ type StateRef = (u64, Transfers);
 /// files that are gone.
 #[derive(Default)]
 pub struct PartReader {
-    sums: Vec<Arc<SetHash>>,
+    set_hashes: Vec<Arc<SetHash>>,
     trees: Vec<StoredTree>,
     settings: Vec<Settings>,
     states: Vec<Vec<u8>>,
@@ -85,8 +85,8 @@ impl PartReader {
         let mut input = Reader::new(bytes);
         // The tables come first: what follows refers to their rows by number, and the numbers go on from part to part.
         for _ in 0..input.length()? {
-            let sum = SetHash::from_bytes(input.raw(SetHash::BYTES)?).ok_or(CodecError::Short)?;
-            self.sums.push(Arc::new(sum));
+            let set_hash = SetHash::from_bytes(input.raw(SetHash::BYTES)?).ok_or(CodecError::Short)?;
+            self.set_hashes.push(Arc::new(set_hash));
         }
         for _ in 0..input.length()? {
             self.trees.push(StoredTree { snapshot: input.hash()?, delta: input.bytes()?.to_vec() });
@@ -154,7 +154,7 @@ impl PartReader {
             stored.note_state(&state, number, snapshot);
         }
         // Noted in the order in which they were read: their numbers go on in the next part.
-        self.sums.iter().for_each(|sum| stored.sums.note(&sum.to_bytes()));
+        self.set_hashes.iter().for_each(|set_hash| stored.set_hashes.note(&set_hash.to_bytes()));
         for tree in &self.trees {
             let mut bytes = Writer::new();
             bytes.hash(&tree.snapshot).bytes(&tree.delta);
@@ -223,9 +223,9 @@ impl StateLoader<'_> {
         }
         let number = *number;
         let mut input = Reader::new(nth(&self.read.states, number)?);
-        let (sum, tree) = (nth(&self.read.sums, input.number()?)?.clone(), input.number()?);
+        let (set_hash, tree) = (nth(&self.read.set_hashes, input.number()?)?.clone(), input.number()?);
         let files = self.tree(tree)?;
-        let state = Arc::new(BranchVersion::read(&mut input, |name| self.files.segment(name), sum, files)?);
+        let state = Arc::new(BranchVersion::read(&mut input, |name| self.files.segment(name), set_hash, files)?);
         self.states.insert(state_ref, (state.clone(), nth(&self.read.trees, tree)?.snapshot));
         if input.is_empty() { Ok(state) } else { Err(CodecError::Number) }
     }

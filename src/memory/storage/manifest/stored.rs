@@ -1,16 +1,16 @@
 //! What the parts of the manifest on disk say, and the next one: what a newer catalog has other than that.
 //!
 //! ```text
-//!  sums:     count, each 2,048 bytes
-//!  trees:    count, each (snapshot hash · delta, varint length and bytes)
-//!  settings: count, each 12 texts
-//!  states:   count, each varint length and bytes (sum no. · tree no. · totals · layers · deletes)
-//!  users:    count, each (uid varint, name text)
-//!  gone:     count, each a branch's number
-//!  branches: count, each (what it is · what its maps have other than before)
+//!  set hashes: count, each 2,048 bytes
+//!  trees:      count, each (snapshot hash · delta, varint length and bytes)
+//!  settings:   count, each 12 texts
+//!  states:     count, each varint length and bytes (set hash no. · tree no. · totals · layers · deletes)
+//!  users:      count, each (uid varint, name text)
+//!  gone:       count, each a branch's number
+//!  branches:   count, each (what it is · what its maps have other than before)
 //! ```
 //!
-//! Sums, trees, settings and states are numbered from 0 on through all parts, and each distinct one is written once.
+//! Set hashes, trees, settings and states are numbered from 0 on through all parts, and each distinct one is written once.
 //! One that nothing refers to any longer is never looked at, so what it names may be gone.
 
 use std::collections::{BTreeSet, HashMap};
@@ -83,7 +83,7 @@ pub struct StoredManifest {
     catalog: Catalog,
     parts: Vec<ManifestPart>,
     /// Set hashes of records by the numbers that parts name them by.
-    pub(super) sums: InternTable,
+    pub(super) set_hashes: InternTable,
     /// Stored trees of files, by the numbers that parts name them by.
     pub(super) trees: InternTable,
     /// Values of all settings together, by the numbers that parts name them by.
@@ -246,7 +246,7 @@ impl StoredManifest {
         // The tables precede what refers to them, and are complete only now: writing branches and states adds
         // to them.
         let mut out = Writer::new();
-        self.sums.take_fresh(&mut out);
+        self.set_hashes.take_fresh(&mut out);
         self.trees.take_fresh(&mut out);
         self.settings.take_fresh(&mut out);
         self.plain_states.take_fresh(&mut out);
@@ -383,7 +383,9 @@ impl StoredManifest {
         let files = trees.store(state.files())?;
         let (mut tree, mut bytes) = (Writer::new(), Writer::new());
         tree.hash(&files.snapshot).bytes(&files.delta);
-        bytes.number(self.sums.number(&state.record_set_hash().to_bytes())).number(self.trees.number(tree.as_slice()));
+        bytes
+            .number(self.set_hashes.number(&state.record_set_hash().to_bytes()))
+            .number(self.trees.number(tree.as_slice()));
         state.write(&mut bytes);
         let mut state_bytes = Writer::new();
         state_bytes.bytes(bytes.as_slice());
