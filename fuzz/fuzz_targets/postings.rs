@@ -1,7 +1,7 @@
 //! The inverted index of a segment, asked for the words in front of it.
 #![no_main]
 
-use engramfs::text::{CollectionStats, MaxScore, Postings, Scorer, TermGroup, for_each_term};
+use engramfs::text::{CollectionTotals, MaxScore, Postings, Scorer, TermGroup, for_each_term};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let (words, index) = engramfs_fuzz::split(bytes);
@@ -26,7 +26,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         }
         holding.push(list.documents().into());
     }
-    let collection = CollectionStats { documents: postings.rows().into(), length: postings.total_length() };
+    let collection = CollectionTotals { documents: postings.rows().into(), length: postings.total_length() };
     let scorer = Scorer::new(collection, TermGroup::single_terms(terms.len()), &holding);
     let lists = || terms.iter().map(|term| postings.term(term)).collect();
     let mut every = Vec::new();

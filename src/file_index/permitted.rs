@@ -9,7 +9,7 @@ use super::passage::PassageKey;
 use super::visible::{Inodes, VisibleFiles, VisiblePart, paths};
 use crate::segment::SegmentError;
 use crate::sync::Mutex;
-use crate::text::CollectionStats;
+use crate::text::CollectionTotals;
 use crate::workspace::{Packs, TreeError};
 
 /// Readers of one tree whose answers are kept; the oldest answer goes first.
@@ -22,7 +22,7 @@ pub(super) struct PermittedCache(Mutex<Vec<(Credentials, Arc<PermittedParts>)>>)
 /// What one reader may see of the index of one tree, kept for the reader's next query.
 pub(super) struct PermittedParts {
     parts: Vec<VisiblePart>,
-    sums: CollectionStats,
+    totals: CollectionTotals,
     /// Inodes of the files that the reader may not read, whether they are indexed or not.
     unreadable: HashSet<u64>,
 }
@@ -70,7 +70,7 @@ impl VisibleFiles {
     }
 
     fn compute_permitted(&self, reader: &Credentials) -> Result<PermittedParts, SegmentError> {
-        let mut found = PermittedParts { parts: self.parts.clone(), sums: self.sums, unreadable: HashSet::new() };
+        let mut found = PermittedParts { parts: self.parts.clone(), totals: self.totals, unreadable: HashSet::new() };
         if reader.uid == 0 || self.restricted.is_empty() {
             return Ok(found);
         }
@@ -98,7 +98,7 @@ impl VisibleFiles {
                     && !rows.is_empty()
                     && part.file_count(rows.start) > 0
                 {
-                    part.show_rows(rows, false, &mut found.sums)?;
+                    part.show_rows(rows, false, &mut found.totals)?;
                     // At most one segment shows a content, see `VisibleFiles::show`.
                     break;
                 }
@@ -117,8 +117,8 @@ impl PermittedFiles {
 
     /// Returns number and length of the passages, each counted once for every file that shows it: what BM25 weighs
     /// against.
-    pub fn passage_totals(&self) -> CollectionStats {
-        self.permitted.sums
+    pub fn passage_totals(&self) -> CollectionTotals {
+        self.permitted.totals
     }
 
     /// Returns the files that show a passage, in order of their paths. Empty where the caller can reach none of them.

@@ -11,7 +11,7 @@ use super::content::{IndexKey, IndexableContent};
 use super::index_segment::IndexSegment;
 use super::permitted::PermittedCache;
 use crate::segment::SegmentError;
-use crate::text::CollectionStats;
+use crate::text::CollectionTotals;
 use crate::workspace::{FileNode, Tree};
 
 /// The segments of an index at one moment; each change makes another set.
@@ -124,13 +124,13 @@ impl VisiblePart {
         self.repeated.is_empty() && self.rows.len() == u64::from(self.segment.rows())
     }
 
-    /// Shows rows once more, or once less; the sums follow. [`SegmentError::Io`] or [`SegmentError::Damaged`] where
+    /// Shows rows once more, or once less; the totals follow. [`SegmentError::Io`] or [`SegmentError::Damaged`] where
     /// the segment's postings can't be read; nothing has changed then.
     pub(super) fn show_rows(
         &mut self,
         rows: Range<u32>,
         more: bool,
-        sums: &mut CollectionStats,
+        totals: &mut CollectionTotals,
     ) -> Result<(), SegmentError> {
         let postings = self.segment.postings()?;
         for row in rows {
@@ -141,8 +141,8 @@ impl VisiblePart {
             _ = if times > 1 { self.repeated.insert(row, times) } else { self.repeated.remove(&row) };
             let length = u64::from(postings.length(row));
             match more {
-                true => sums.add(postings.length(row)),
-                false => (sums.documents, sums.length) = (sums.documents - 1, sums.length - length),
+                true => totals.add(postings.length(row)),
+                false => (totals.documents, totals.length) = (totals.documents - 1, totals.length - length),
             }
         }
         Ok(())
@@ -166,7 +166,7 @@ pub struct VisibleFiles {
     /// Segments that showed something at some time. At most one of them shows a given content.
     pub(super) parts: Vec<VisiblePart>,
     /// Over all parts; a passage counts once for each file that shows it.
-    pub(super) sums: CollectionStats,
+    pub(super) totals: CollectionTotals,
     version: u64,
     /// Answers for readers of exactly this value: what is advanced from it begins without any.
     pub(super) permitted: PermittedCache,
@@ -183,7 +183,7 @@ impl VisibleFiles {
             unindexed: OrdSet::new(),
             restricted: OrdSet::new(),
             parts: Vec::new(),
-            sums: CollectionStats::default(),
+            totals: CollectionTotals::default(),
             version: 0,
             permitted: PermittedCache::default(),
         }
@@ -260,7 +260,7 @@ impl VisibleFiles {
         // What a broken segment shows could only be taken back by reading it, so everything is shown anew.
         if gone.iter().any(|part| part.segment.is_broken()) {
             self.parts.clear();
-            self.sums = CollectionStats::default();
+            self.totals = CollectionTotals::default();
             self.unindexed = self.files.keys().copied().collect();
         } else {
             for mut part in gone {
@@ -269,7 +269,7 @@ impl VisibleFiles {
                     let times = part.file_count(rows.start);
                     if !rows.is_empty() && times > 0 {
                         for _ in 0..times {
-                            part.show_rows(rows.clone(), false, &mut self.sums)?;
+                            part.show_rows(rows.clone(), false, &mut self.totals)?;
                         }
                         self.unindexed.insert(part.segment.key(n)?);
                     }
@@ -340,7 +340,7 @@ impl VisibleFiles {
                 && !rows.is_empty()
                 && part.file_count(rows.start) > 0
             {
-                return part.show_rows(rows, false, &mut self.sums);
+                return part.show_rows(rows, false, &mut self.totals);
             }
         }
         Ok(())
@@ -355,7 +355,7 @@ impl VisibleFiles {
                 && !rows.is_empty()
             {
                 for _ in 0..times {
-                    part.show_rows(rows.clone(), true, &mut self.sums)?;
+                    part.show_rows(rows.clone(), true, &mut self.totals)?;
                 }
                 return Ok(true);
             }
@@ -371,7 +371,7 @@ impl VisibleFiles {
             self.parts.len() - 1
         });
         for _ in 0..times {
-            self.parts[place].show_rows(rows.clone(), true, &mut self.sums)?;
+            self.parts[place].show_rows(rows.clone(), true, &mut self.totals)?;
         }
         Ok(true)
     }

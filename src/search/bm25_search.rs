@@ -9,7 +9,7 @@ use super::scan::Scan;
 use super::top::{Ranked, Top};
 use crate::file_index::{IndexSegment, PassagePlace};
 use crate::segment::Row;
-use crate::text::{CollectionStats, Language, MaxScore, Scorer};
+use crate::text::{CollectionTotals, Language, MaxScore, Scorer};
 
 /// Names what holds words of a query. Equal scores are ordered by id, then by source; files come last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,7 +64,7 @@ pub fn best(
     k: usize,
 ) -> Result<Vec<TextHit>, SearchError> {
     let MatchedTerms { terms, groups, record_counts, layers } = MatchedTerms::find(scans, files, text, language)?;
-    let mut collection = files.map_or_else(CollectionStats::default, |files| files.files.passage_totals());
+    let mut collection = files.map_or_else(CollectionTotals::default, |files| files.files.passage_totals());
     // A term weighs by how rare it is in all sources together. With counts of each source alone, scores of different
     // sources could not be compared.
     for totals in scans.iter().map(|scan| scan.state.totals()) {

@@ -21,14 +21,14 @@ pub const B: f64 = 0.75;
 ///
 /// Every record counts as a document, one without words as a document of length 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CollectionStats {
+pub struct CollectionTotals {
     /// How many documents there are.
     pub documents: u64,
     /// The sum of their lengths, in tokens.
     pub length: u64,
 }
 
-impl CollectionStats {
+impl CollectionTotals {
     /// Adds one document of `length` tokens.
     pub fn add(&mut self, length: u32) {
         self.documents += 1;
@@ -54,12 +54,12 @@ pub fn idf(documents: u64, holding: u64) -> f64 {
 
 /// Returns what one term adds to the score of a document that holds it `count` times in `length` tokens.
 ///
-/// `average` is [`CollectionStats::average_length`]. A count of 0 adds exactly 0.
+/// `average` is [`CollectionTotals::average_length`]. A count of 0 adds exactly 0.
 ///
 /// ```
-/// use engramfs::text::{CollectionStats, idf, weight};
+/// use engramfs::text::{CollectionTotals, idf, weight};
 ///
-/// let mut all = CollectionStats::default();
+/// let mut all = CollectionTotals::default();
 /// [80, 120].into_iter().for_each(|length| all.add(length));
 /// let rare = idf(all.documents, 1);
 /// assert!(rare > idf(all.documents, 2));
@@ -114,7 +114,7 @@ pub struct Scorer {
 
 impl Scorer {
     /// Makes a scorer; `holding[i]` is how many visible documents contain the i-th of the terms.
-    pub fn new(collection: CollectionStats, groups: Vec<TermGroup>, holding: &[u64]) -> Self {
+    pub fn new(collection: CollectionTotals, groups: Vec<TermGroup>, holding: &[u64]) -> Self {
         let weigh = |group: TermGroup| {
             let held: u64 = group.members.iter().map(|term| holding[*term]).sum();
             (group.weight * idf(collection.documents, held), group.members)
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn groups_that_terms_join_are_one_clause() {
-        let mut collection = CollectionStats::default();
+        let mut collection = CollectionTotals::default();
         (0..10).for_each(|_| collection.add(8));
         let group = |weight: f64, members: &[usize]| TermGroup { weight, members: members.to_vec() };
         // 0 and 1 are joined by the third group, 3 and 4 by none, and the last has no terms.
@@ -207,7 +207,7 @@ mod tests {
         let words = 200_000;
         let mut groups = TermGroup::single_terms(words);
         groups.extend((0..words / 2).map(|stem| TermGroup { weight: 0.5, members: vec![2 * stem, 2 * stem + 1] }));
-        let scorer = Scorer::new(CollectionStats { documents: 10, length: 10 }, groups, &vec![1; words]);
+        let scorer = Scorer::new(CollectionTotals { documents: 10, length: 10 }, groups, &vec![1; words]);
         assert_eq!(scorer.clauses().len(), words / 2);
     }
 
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_terms_of_a_group_count_as_one_term() {
-        let mut collection = CollectionStats::default();
+        let mut collection = CollectionTotals::default();
         (0..10).for_each(|_| collection.add(8));
         let group = TermGroup { weight: 0.5, members: vec![0, 2] };
         let grouped = Scorer::new(collection, vec![group], &[1, 7, 2]);
@@ -241,12 +241,12 @@ mod tests {
 
     #[test]
     fn a_collection_without_words_divides_by_nothing() {
-        let mut collection = CollectionStats::default();
+        let mut collection = CollectionTotals::default();
         assert_eq!(collection.average_length(), 1.0);
         collection.add(0);
         assert_eq!((collection.documents, collection.average_length()), (1, 1.0));
         collection.add(6);
         assert_eq!(collection.average_length(), 3.0);
-        assert_eq!(Scorer::new(CollectionStats::default(), TermGroup::single_terms(1), &[0]).score(0, &[0]), 0.0);
+        assert_eq!(Scorer::new(CollectionTotals::default(), TermGroup::single_terms(1), &[0]).score(0, &[0]), 0.0);
     }
 }

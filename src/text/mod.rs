@@ -3,7 +3,7 @@
 //! * [`for_each_term`] cuts text into terms; a query and a document are cut by the same function.
 //! * [`QueryTerms`] is what a query looks for in a [`Language`]: its words without stop words, and their stems.
 //! * [`for_each_document_term`] says what a record's document is: its text and the strings in its metadata.
-//! * [`CollectionStats`] and [`Scorer`] are BM25 over whatever records the caller says are visible.
+//! * [`CollectionTotals`] and [`Scorer`] are BM25 over whatever records the caller says are visible.
 //! * [`MaxScore`] goes through a segment's lists of a query, past what can't be among the best.
 //! * [`PostingsWriter`] and [`Postings`] are the immutable inverted index of one segment: bytes
 //!   in, bytes out. [`TermFrequencies`] is the same for one record that is in no segment yet.
@@ -16,7 +16,7 @@
 //! This module uses nothing of ours: it knows rows, not ids, and neither files nor branches.
 //!
 //! ```
-//! use engramfs::text::{CollectionStats, Scorer, TermGroup, for_each_term};
+//! use engramfs::text::{CollectionTotals, Scorer, TermGroup, for_each_term};
 //!
 //! let mut terms = Vec::new();
 //! for_each_term("Open std::io", &mut |term| terms.push(term.to_owned()));
@@ -25,7 +25,7 @@
 //! }
 //!
 //! // Two of three documents hold the term: in the shorter one it says more.
-//! let mut collection = CollectionStats::default();
+//! let mut collection = CollectionTotals::default();
 //! [4, 8, 6].into_iter().for_each(|length| collection.add(length));
 //! let scorer = Scorer::new(collection, TermGroup::single_terms(1), &[2]);
 //! assert!(scorer.score(4, &[1]) > scorer.score(8, &[1]));
@@ -45,7 +45,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use bm25::{B, Clause, CollectionStats, K1, Scorer, TermGroup, idf, weight};
+pub use bm25::{B, Clause, CollectionTotals, K1, Scorer, TermGroup, idf, weight};
 pub use language::{Language, stem_prefix};
 pub use max_score::MaxScore;
 pub use postings::{PostingList, Postings, TextError};

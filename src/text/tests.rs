@@ -102,7 +102,7 @@ fn answer(
     query: &str,
 ) -> BTreeMap<usize, f64> {
     let terms = exact_terms(query);
-    let mut collection = CollectionStats::default();
+    let mut collection = CollectionTotals::default();
     let mut holding = vec![0u64; terms.len()];
     for (part, postings) in parts.iter().enumerate() {
         let shown = |row: u32| visible(part * per + row as usize);
@@ -245,7 +245,7 @@ fn new_scorer(postings: &Postings<'_>, terms: &[Box<str>]) -> Scorer {
         terms.iter().map(|term| postings.term(term).map_or(0, |list| list.documents().into())).collect();
     let mut groups = TermGroup::single_terms(terms.len());
     groups.push(TermGroup { weight: 0.5, members: (0..terms.len()).step_by(2).collect() });
-    let collection = CollectionStats { documents: postings.rows().into(), length: postings.total_length() };
+    let collection = CollectionTotals { documents: postings.rows().into(), length: postings.total_length() };
     Scorer::new(collection, groups, &holding)
 }
 

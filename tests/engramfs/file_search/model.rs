@@ -9,7 +9,7 @@ use engramfs::memory::{
     Actor, Attrs, BranchId, Credentials, FILES_ROOT, FileKind, FileName, FileOp, Memory, MergeKind, Query, RenameMode,
     Setting, Tree, View,
 };
-use engramfs::text::{CollectionStats, Language, QueryTerms, STEM_WEIGHT, Scorer, TermFrequencies, TermGroup};
+use engramfs::text::{CollectionTotals, Language, QueryTerms, STEM_WEIGHT, Scorer, TermFrequencies, TermGroup};
 
 use crate::files::write;
 use crate::shrink::run_steps;
@@ -301,7 +301,7 @@ fn ranked(documents: Vec<Document>, text: &str, k: usize) -> Vec<(String, f64)> 
         |words: &[Box<str>]| words.iter().filter_map(|word| terms.binary_search(word).ok()).collect::<Vec<_>>();
     let groups = groups.iter().map(|(weight, words)| TermGroup { weight: *weight, members: members(words) });
     let groups: Vec<TermGroup> = groups.filter(|group| !group.members.is_empty()).collect();
-    let mut collection = CollectionStats::default();
+    let mut collection = CollectionTotals::default();
     documents.iter().for_each(|(.., words)| collection.add(words.length()));
     let holding: Vec<u64> =
         terms.iter().map(|term| documents.iter().filter(|(.., words)| words.count(term) > 0).count() as u64).collect();
