@@ -80,7 +80,7 @@ impl DerivedFiles {
     }
 
     /// Drops the files of all embedders that `keep` does not want; searches that have one go on with it.
-    pub fn retain(&self, keep: impl Fn(&Hash) -> bool) {
+    pub fn drop_unless(&self, keep: impl Fn(&Hash) -> bool) {
         self.0.write().retain(|file| keep(&file.embedder()));
     }
 

@@ -291,7 +291,7 @@ impl Memory {
     fn refresh_file_views(&self, is_over: impl Fn() -> bool) {
         let catalog = self.catalog().clone();
         let is_there = |view: &View| ResolvedView::new(&catalog, view).is_ok();
-        for view in self.file_views.retain(is_there) {
+        for view in self.file_views.drop_unless(is_there) {
             if is_over() {
                 return;
             }

@@ -260,8 +260,8 @@ impl Memory {
             // Both catalogs count: the manifest on the disk names the files of `sealed`, and readers have those of the
             // present one.
             live.extend(live_files(sealed));
-            self.storage.segments.retain(&live);
-            self.storage.trees.retain_packs(&live);
+            self.storage.segments.drop_dead(&live);
+            self.storage.trees.drop_dead_packs(&live);
             live
         };
         self.storage

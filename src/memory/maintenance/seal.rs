@@ -209,8 +209,8 @@ impl Memory {
         let live = || {
             let mut live = self.live_files(stored);
             live.extend(&before.names);
-            self.storage.segments.retain(&live);
-            self.storage.trees.retain_packs(&live);
+            self.storage.segments.drop_dead(&live);
+            self.storage.trees.drop_dead_packs(&live);
             live
         };
         let swept = self.storage.segments.blobs.sweep(live);

@@ -78,7 +78,7 @@ impl Segments {
     }
 
     /// Lets go of those that are not in `live`; who still reads one keeps it.
-    pub fn retain(&self, live: &HashSet<Hash>) {
+    pub fn drop_dead(&self, live: &HashSet<Hash>) {
         self.open().retain(|name, _| live.contains(name));
     }
 

@@ -116,7 +116,7 @@ impl TreeStore {
     }
 
     /// Lets go of snapshots that a new manifest does not name.
-    pub fn retain_snapshots(&self, named: &HashSet<Hash>) {
+    pub fn drop_unnamed_snapshots(&self, named: &HashSet<Hash>) {
         self.snapshots.lock().retain(|snapshot| named.contains(&snapshot.name));
     }
 
@@ -126,7 +126,7 @@ impl TreeStore {
     }
 
     /// Lets go of packs that are not in `live`; who still reads one keeps it.
-    pub fn retain_packs(&self, live: &HashSet<Hash>) {
+    pub fn drop_dead_packs(&self, live: &HashSet<Hash>) {
         self.packs.lock().retain(|name, _| live.contains(name));
     }
 

@@ -103,7 +103,7 @@ impl Memory {
     pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<CommitReceipt, Error> {
         self.commit_edits(who, branch, &edits, None, |state, edits, held| {
             let mut resolved = ResolvedEdits::new(state, edits, held)?;
-            resolved.retain_differing()?;
+            resolved.drop_unchanged()?;
             Ok(resolved)
         })
     }

@@ -162,7 +162,7 @@ impl ResolvedEdits {
 
     /// Leaves out what is already so, provenance aside. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the
     /// hash or the provenance of a version before can't be read.
-    pub fn retain_differing(&mut self) -> Result<(), SegmentError> {
+    pub fn drop_unchanged(&mut self) -> Result<(), SegmentError> {
         for (id, record) in &mut self.records {
             if let (Some(row), EditOutcome::Version(version)) = (&record.before, &record.after)
                 && row.hash()? == version.content.hash(id)

@@ -389,7 +389,7 @@ impl Memory {
         self.maintenance.expiry.forget(branch);
         self.documents.lock().forget(branch);
         self.events.forget(branch);
-        self.file_views.retain(|view| view.branch() != branch);
+        self.file_views.drop_unless(|view| view.branch() != branch);
         self.merging.acks.forget_branch(branch);
         self.merging.planner.forget(branch);
     }

@@ -89,7 +89,7 @@ impl FileViews {
     }
 
     /// Drops the views that `is_there` does not know, each with no lock held; returns the others.
-    pub fn retain(&self, is_there: impl Fn(&View) -> bool) -> Vec<View> {
+    pub fn drop_unless(&self, is_there: impl Fn(&View) -> bool) -> Vec<View> {
         let views: Vec<View> = self.0.lock().views.keys().cloned().collect();
         let (live, gone): (Vec<View>, Vec<View>) = views.into_iter().partition(is_there);
         gone.iter().for_each(|view| {

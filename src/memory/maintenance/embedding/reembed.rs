@@ -79,9 +79,9 @@ impl Memory {
             .filter_map(|root| catalog.embedder(root).ok().flatten())
             .map(|record| record.derived_set())
             .collect();
-        slots.iter().for_each(|slot| slot.retain_sets(|set| live.contains(set)));
-        self.storage.segments.list().iter().for_each(|segment| segment.derived().retain(|set| live.contains(set)));
+        slots.iter().for_each(|slot| slot.drop_sets_unless(|set| live.contains(set)));
+        self.storage.segments.list().iter().for_each(|segment| segment.derived().drop_unless(|set| live.contains(set)));
         let index = self.storage.file_index.segment_set();
-        index.segments.iter().for_each(|segment| segment.derived().retain(|set| live.contains(set)));
+        index.segments.iter().for_each(|segment| segment.derived().drop_unless(|set| live.contains(set)));
     }
 }

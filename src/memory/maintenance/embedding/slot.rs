@@ -191,7 +191,7 @@ impl EmbedderSlot {
     }
 
     /// Drops the vectors that it keeps in memory for sets of which `keep` says no.
-    pub(super) fn retain_sets(&self, keep: impl Fn(&Hash) -> bool) {
+    pub(super) fn drop_sets_unless(&self, keep: impl Fn(&Hash) -> bool) {
         self.lock().sets.retain(|set, _| keep(set));
     }
 

@@ -192,7 +192,7 @@ impl StoredManifest {
         write_root(&next.parts)?;
         next.states.retain(|_, known| known.state.strong_count() > 0);
         // Only once the manifest is written: the one before names those that go.
-        trees.retain_snapshots(&next.states.values().map(|known| known.snapshot).collect());
+        trees.drop_unnamed_snapshots(&next.states.values().map(|known| known.snapshot).collect());
         *self = StoredManifest { rewrites_early, sidecars, ..next };
         Ok(anew)
     }
