@@ -18,7 +18,7 @@ pub struct StampedRecord(pub(in crate::memory) Version);
 
 /// What a line says beside the content; none of it may be missing but `vector_stale`.
 #[derive(Deserialize)]
-struct StampKeys {
+struct StampedRecordKeys {
     id: String,
     created: String,
     modified: String,
@@ -35,7 +35,7 @@ impl StampedRecord {
     /// Parses a line of an export; errors name it by `number`, counted from 1.
     pub fn parse(line: &[u8], number: usize) -> Result<StampedRecord, Error> {
         let failed = |error: serde_json::Error| RecordError::NotARecord(Arc::new(error)).at_line(number);
-        let keys: StampKeys = serde_json::from_slice(line).map_err(failed)?;
+        let keys: StampedRecordKeys = serde_json::from_slice(line).map_err(failed)?;
         let time =
             |text: &str| text.parse::<Time>().map_err(|_| RecordError::NotATime(text.to_owned()).at_line(number));
         let (created, modified) = (time(&keys.created)?, time(&keys.modified)?);

@@ -109,7 +109,7 @@ struct HeaderLine<'a> {
 }
 
 #[derive(Serialize)]
-struct StampKeys<'a> {
+struct HitStamp<'a> {
     agent: &'a str,
     session: &'a str,
     task: &'a str,
@@ -118,9 +118,9 @@ struct StampKeys<'a> {
     modified: String,
 }
 
-impl StampKeys<'_> {
-    fn from_provenance(provenance: &Provenance) -> StampKeys<'_> {
-        StampKeys {
+impl HitStamp<'_> {
+    fn from_provenance(provenance: &Provenance) -> HitStamp<'_> {
+        HitStamp {
             agent: &provenance.agent,
             session: &provenance.session,
             task: &provenance.task,
@@ -148,7 +148,7 @@ struct HitLine<'a> {
     source: &'a str,
     branch: &'a str,
     #[serde(flatten)]
-    stamp: Option<StampKeys<'a>>,
+    stamp: Option<HitStamp<'a>>,
     text: Option<&'a str>,
     metadata: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,7 +198,7 @@ impl Hit {
             distance: self.distance,
             source: &self.source,
             branch: &self.branch,
-            stamp: self.provenance.as_ref().map(StampKeys::from_provenance),
+            stamp: self.provenance.as_ref().map(HitStamp::from_provenance),
             text: self.text.as_deref(),
             metadata,
             vector: self.vector.as_deref(),
