@@ -21,7 +21,7 @@ const LOG_LINE_BYTES_MAX: u64 = 4096;
 /// Bytes of an answer at most.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 /// How long a child may be at a query that nobody waits for any longer: it may be reading its model still.
-const HANG_LIMIT: Duration = Duration::from_mins(2);
+const HANG_TIMEOUT: Duration = Duration::from_mins(2);
 
 type EmbedResult = Result<Vec<Vec<f32>>, EmbedError>;
 
@@ -35,7 +35,7 @@ pub struct ProcessEmbedder {
 /// What the thread that speaks with the child has to do. Whoever asks waits for its answer and for no lock.
 struct ProcessQueue {
     command: String,
-    hang_limit: Duration,
+    hang_timeout: Duration,
     state: Mutex<QueueState>,
     changed: Condvar,
 }
@@ -101,15 +101,15 @@ impl ProcessEmbedder {
     /// Makes an embedder of a command line for the shell; starts nothing yet. Its name is `cmd:` and the file name of
     /// the first word.
     pub fn new(command: &str) -> ProcessEmbedder {
-        ProcessEmbedder::with_hang_limit(command, HANG_LIMIT)
+        ProcessEmbedder::with_hang_timeout(command, HANG_TIMEOUT)
     }
 
-    fn with_hang_limit(command: &str, hang_limit: Duration) -> ProcessEmbedder {
+    fn with_hang_timeout(command: &str, hang_timeout: Duration) -> ProcessEmbedder {
         let program = command.split_whitespace().next().unwrap_or_default();
         let name = format!("cmd:{}", program.rsplit('/').next().unwrap_or(program));
         let queue = ProcessQueue {
             command: command.to_owned(),
-            hang_limit,
+            hang_timeout,
             state: Mutex::default(),
             changed: Condvar::default(),
         };
@@ -151,7 +151,7 @@ impl Embedder for ProcessEmbedder {
         BATCH_TEXTS
     }
 
-    /// A child that takes too long over documents is killed. Over a query it is not within `HANG_LIMIT`.
+    /// A child that takes too long over documents is killed. Over a query it is not within `HANG_TIMEOUT`.
     fn embed(&self, kind: TextKind, texts: &[&str], limit: Duration) -> EmbedResult {
         let (number, answer) = self.submit(kind, texts)?;
         match answer.recv_timeout(limit) {
@@ -218,7 +218,7 @@ impl ProcessQueue {
         let mut state = self.changed.wait_while(self.state.lock(), waits);
         let job = state.jobs.pop_front().filter(|_| !state.stop)?;
         // In one step with leaving the queue, so that who gives it up finds it in one of the two places.
-        let hangs_from = Deadline::from_now(self.hang_limit);
+        let hangs_from = Deadline::from_now(self.hang_timeout);
         state.current = Some(CurrentJob { number: job.number, group: None, is_given_up: false, hangs_from });
         Some(job)
     }
@@ -375,7 +375,7 @@ mod tests {
             case "$line" in *hang*) sleep 600;; esac
             echo '{"vectors":[[1,2]]}'
         done"#;
-        let embedder = ProcessEmbedder::with_hang_limit(command, Duration::from_millis(600));
+        let embedder = ProcessEmbedder::with_hang_timeout(command, Duration::from_millis(600));
         let asked = |text, millis| embedder.embed(TextKind::Query, &[text], Duration::from_millis(millis));
         assert_eq!(asked("hang", 300), Err(EmbedError::TimedOut(300)));
         // The child lives on, as it may be reading its model; this one waits behind it in vain, and past the limit.
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_limit_of_a_hanging_command_is_that_of_the_page() {
-        let said = format!("waits in vain {} s later", HANG_LIMIT.as_secs());
+        let said = format!("waits in vain {} s later", HANG_TIMEOUT.as_secs());
         assert!(include_str!("../../docs/SEMANTICS.md").contains(&said), "docs/SEMANTICS.md does not say: {said}");
     }
 }

@@ -8,7 +8,7 @@ mod tiny_model;
 
 use super::*;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[test]
 fn what_is_written_for_an_embedder_is_understood_or_refused() {

@@ -15,7 +15,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use super::error::MountError;
 
 /// How long the helper may take to mount.
-const HELPER_LIMIT: Duration = Duration::from_secs(15);
+const HELPER_TIMEOUT: Duration = Duration::from_secs(15);
 const NAMES: [&str; 2] = ["fusermount3", "fusermount"];
 /// Looked through after `PATH`, which services often have cut short.
 const USUAL_PLACES: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin"];
@@ -31,7 +31,7 @@ pub(super) fn find() -> Option<PathBuf> {
 /// installed, `MountError::Helper` with what it says where it refuses, or sends nothing for 15 s.
 pub(super) fn mount(path: &Path, options: &str) -> Result<OwnedFd, MountError> {
     let helper = find().ok_or_else(|| MountError::NoHelper { path: path.to_owned() })?;
-    let outcome = run(&helper, path, options, HELPER_LIMIT).unwrap_or_else(|e| Err(e.to_string()));
+    let outcome = run(&helper, path, options, HELPER_TIMEOUT).unwrap_or_else(|e| Err(e.to_string()));
     outcome.map_err(|message| MountError::Helper { path: path.to_owned(), message })
 }
 

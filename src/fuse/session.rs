@@ -27,11 +27,11 @@ use super::probe::{ProbeAnswer, probe};
 use super::signals::Watcher;
 
 /// How long a new mount may take until its root answers.
-const START_LIMIT: Duration = Duration::from_secs(15);
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// After a signal: how long those who still have files open may close them.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// After the connection was ended by force: how long running handlers may take.
-const ABORT_LIMIT: Duration = Duration::from_secs(1);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
 
 /// How the service of a mount came to its end.
@@ -111,7 +111,7 @@ impl<C: Send + 'static> Service<'_, C> {
     fn run(&self, ready: impl FnOnce(C)) -> Result<SessionEnd, MountError> {
         let mut ready = Some(ready);
         let mut channel = None;
-        let deadline = Instant::now() + START_LIMIT;
+        let deadline = Instant::now() + START_TIMEOUT;
         loop {
             match self.next_event(ready.is_some().then_some(deadline))? {
                 Event::Started(started) => match &self.attachment {
@@ -146,14 +146,14 @@ impl<C: Send + 'static> Service<'_, C> {
             _ => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         event.map_err(|_| {
-            self.no_answer(io::Error::new(io::ErrorKind::TimedOut, format!("nothing came in {START_LIMIT:?}")))
+            self.no_answer(io::Error::new(io::ErrorKind::TimedOut, format!("nothing came in {START_TIMEOUT:?}")))
         })
     }
 
     /// On a thread of its own, since this one has to hear of signals meanwhile.
     fn ask_root(&self, mount: &OwnMount) -> Result<(), MountError> {
         let (path, events) = (mount.path.clone(), self.events.clone());
-        let asking = move || drop(events.send(Event::Answered(probe(&path, START_LIMIT))));
+        let asking = move || drop(events.send(Event::Answered(probe(&path, START_TIMEOUT))));
         let thread = std::thread::Builder::new().name("engramfs-probe".into()).spawn(asking);
         thread.map(drop).map_err(|source| self.session_error(source))
     }
@@ -186,14 +186,14 @@ impl<C: Send + 'static> Service<'_, C> {
             return;
         };
         mount.unmount();
-        if self.ends_within(SHUTDOWN_GRACE) {
+        if self.ends_within(SHUTDOWN_TIMEOUT) {
             return;
         }
         log::warn!("{} is still in use: ending its connection", mount.path.display());
         // By force only after the grace: until then whoever has files open there can still write to them and close
         // them.
         match connection::abort(mount.identity.minor) {
-            Ok(()) if self.ends_within(ABORT_LIMIT) => {}
+            Ok(()) if self.ends_within(ABORT_TIMEOUT) => {}
             Ok(()) => log::warn!("a request is still being served; it ends with the process"),
             Err(e) => log::warn!("the connection can't be ended from here ({e}); it ends with the process"),
         }

@@ -14,12 +14,12 @@ use super::mountinfo::{MountEntry, absolute_path, source_name, topmost_at};
 use super::probe::{ProbeAnswer, identity, open_path_only, probe};
 
 /// How long a process that has closed the connection is waited for: it may serve other mounts.
-const END_LIMIT: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the process that served a mount may take to close the connection.
-const RELEASE_LIMIT: Duration = Duration::from_secs(600);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(10);
 /// A living file system answers for its root much faster than this.
-const ASK_LIMIT: Duration = Duration::from_secs(5);
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Unmounts the engramfs mount at `mountpoint`, and waits for its process to end: up to ten minutes, of one that has
 /// closed the connection 10 s. `waiting` is told now and again that this takes time.
@@ -57,7 +57,7 @@ pub fn clear_stale(mountpoint: &Path, fsname: &str) -> Result<bool, MountError> 
     let mut cleared = false;
     while let Some(entry) = mount_at(&path)?.filter(MountEntry::is_fuse) {
         let answer =
-            probe(&path, ASK_LIMIT).map_err(|source| MountError::System { what: "asking the mount", source })?;
+            probe(&path, ASK_TIMEOUT).map_err(|source| MountError::System { what: "asking the mount", source })?;
         match answer {
             ProbeAnswer::Dead if entry.source == *ours => detach_dead(&path, entry.minor)?,
             ProbeAnswer::Dead => {
@@ -117,10 +117,10 @@ fn wait_for(pid: u32, minor: u32, path: &Path, mut waiting: impl FnMut()) -> Res
     let begin = Instant::now();
     while is_running(pid) {
         let waited = begin.elapsed();
-        if waited >= END_LIMIT && !holders::serves(pid, minor) {
+        if waited >= END_TIMEOUT && !holders::serves(pid, minor) {
             return Ok(());
         }
-        if waited >= RELEASE_LIMIT {
+        if waited >= RELEASE_TIMEOUT {
             return Err(MountError::Lingers { path: path.to_owned(), pid, seconds: waited.as_secs() });
         }
         waiting();

@@ -15,7 +15,7 @@ use crate::cli::target::find_store_without_sync;
 use crate::fuse;
 
 /// How long the serving process may take to write what is left and let the store go.
-const RELEASE_LIMIT: Duration = Duration::from_secs(600);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(10);
 
 /// Unmounts, and returns when the store can be used by the next one.
@@ -60,7 +60,7 @@ fn holder(store: &Path) -> Option<String> {
 
 /// The mount goes before its process has closed the store.
 fn wait_for_release(store: &Path, held_by: &str, waiting: impl Fn()) -> Result<(), CommandError> {
-    let end = Instant::now() + RELEASE_LIMIT;
+    let end = Instant::now() + RELEASE_TIMEOUT;
     // Empty just before it is released; once it says something else another process has the store.
     let still_held = || holder(store).is_some_and(|now| now.is_empty() || now == held_by);
     while is_held(store) && still_held() {
@@ -80,7 +80,7 @@ fn not_released(store: &Path, held_by: &str) -> CommandError {
         Some(pid) => (format!("process {pid}"), format!("wait for it, or end it: kill {pid}")),
         None => ("its process".to_owned(), "look at that process and its log".to_owned()),
     };
-    let message = format!("the mount is gone, but after {RELEASE_LIMIT:?} {process} still has {}", store.display());
+    let message = format!("the mount is gone, but after {RELEASE_TIMEOUT:?} {process} still has {}", store.display());
     CommandError::new(Exit::Busy, "lingers", message, hint)
 }
 

@@ -17,7 +17,7 @@ use crate::cli::output::Output;
 use crate::fuse::readable_within;
 
 /// How long the kernel is asked to wait where no limit is given, before it is asked again.
-const NO_LIMIT: Duration = Duration::from_secs(3600);
+const ASK_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Waits until a signal is there, or several: at once where they are already.
 #[derive(clap::Args)]
@@ -54,7 +54,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
             print(&found, out)?;
             return Ok(Exit::Done);
         }
-        let left = end.map_or(NO_LIMIT, |end| end.saturating_duration_since(Instant::now()));
+        let left = end.map_or(ASK_INTERVAL, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return Err(timed_out(args, found.len()));
         }

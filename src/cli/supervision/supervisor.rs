@@ -16,7 +16,7 @@ use super::descendants::end_all;
 use super::{CommandEnd, CommandResult, SUPERVISE, SupervisedCommand};
 
 /// How long dying processes are waited for. All that can be killed are gone in some milliseconds.
-const KILL_WAIT: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the output that are kept, from its end.
 const OUTPUT_BYTES: usize = 64 << 10;
 
@@ -42,7 +42,7 @@ pub fn supervise() -> ExitCode {
             break;
         }
     }
-    if end_all(KILL_WAIT) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if end_all(KILL_TIMEOUT) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Reads a line; none at the end of the input.
@@ -63,7 +63,7 @@ fn run(job: &SupervisedCommand) -> Option<CommandResult> {
         Err(error) => return Some(failed(error)),
     };
     let waited = wait(&mut child, &mut output, limit);
-    let all_ended = end_all(KILL_WAIT);
+    let all_ended = end_all(KILL_TIMEOUT);
     let end = match waited {
         Ok(WaitOutcome::Ended(end)) => end,
         Ok(WaitOutcome::TimedOut) => CommandEnd::TimedOut,

@@ -14,7 +14,7 @@ use super::descendants::end_orphans;
 use super::{CommandResult, SUPERVISE, SupervisedCommand};
 
 /// How long orphans are killed for, where a supervisor was.
-const KILL_WAIT: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// All supervisors of this process, so that one interruption ends them and what they run.
 #[derive(Default)]
@@ -109,7 +109,7 @@ impl Drop for SupervisorHandle<'_> {
         let mut members = self.pool.members();
         members.pids.remove(&self.pid);
         if !ended.is_ok_and(|status| status.success()) {
-            end_orphans(&members.pids, KILL_WAIT);
+            end_orphans(&members.pids, KILL_TIMEOUT);
         }
     }
 }

@@ -27,7 +27,7 @@ const BATCH_BYTES: usize = 24 << 20;
 const REOPENS_MAX: usize = 10;
 
 /// How long a branch is tried to be discarded in which something is still being written.
-const DISCARD_LIMIT: Duration = Duration::from_secs(3);
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long to wait before the next try.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -97,7 +97,7 @@ impl<'a> MountedBranch<'a> {
     /// Discards it with the branches below it, and waits a moment for files that processes had open which were killed.
     /// Fails as the last try does.
     pub fn discard_when_closed(&self) -> Result<(), CommandError> {
-        let end = Instant::now() + DISCARD_LIMIT;
+        let end = Instant::now() + DISCARD_TIMEOUT;
         loop {
             match self.discard_all() {
                 Err(error) if error.exit == Exit::Failed && Instant::now() < end => std::thread::sleep(PAUSE),

@@ -14,8 +14,8 @@ const GOOD: &str = r#"count=0; while IFS= read -r line; do count=$((count + 1));
 #[test]
 fn a_command_stays_and_answers_line_by_line() {
     let embedder = ProcessEmbedder::new(GOOD);
-    assert_eq!(embedder.embed(TextKind::Document, &["ab", "abc"], LIMIT).unwrap(), [[2.0, 1.0], [3.0, 1.0]]);
-    assert_eq!(embedder.embed(TextKind::Query, &["abcd"], LIMIT).unwrap(), [[4.0, 2.0]]);
+    assert_eq!(embedder.embed(TextKind::Document, &["ab", "abc"], TIMEOUT).unwrap(), [[2.0, 1.0], [3.0, 1.0]]);
+    assert_eq!(embedder.embed(TextKind::Query, &["abcd"], TIMEOUT).unwrap(), [[4.0, 2.0]]);
     assert_eq!(embedder.name(), "cmd:count=0;");
 }
 
@@ -26,10 +26,10 @@ fn a_command_that_dies_is_started_again() {
     let once = format!(r#"echo x >> {}; read line; echo '{{"vectors":[[1,2]]}}'"#, count.display());
     let embedder = ProcessEmbedder::new(&once);
     for _ in 0..3 {
-        assert_eq!(embedder.embed(TextKind::Document, &["a"], LIMIT).unwrap(), [[1.0, 2.0]]);
+        assert_eq!(embedder.embed(TextKind::Document, &["a"], TIMEOUT).unwrap(), [[1.0, 2.0]]);
     }
     assert_eq!(std::fs::read_to_string(count).unwrap().lines().count(), 3);
-    let error = ProcessEmbedder::new("exit 3").embed(TextKind::Document, &["a"], LIMIT).unwrap_err();
+    let error = ProcessEmbedder::new("exit 3").embed(TextKind::Document, &["a"], TIMEOUT).unwrap_err();
     assert!(matches!(&error, EmbedError::Unreachable(why) if why.contains("ended")), "{error}");
 }
 
@@ -37,7 +37,7 @@ fn a_command_that_dies_is_started_again() {
 fn nonsense_and_refusals_are_told_apart() {
     let embed = |line: &str| {
         let command = format!("while read request; do echo '{line}'; done");
-        ProcessEmbedder::new(&command).embed(TextKind::Document, &["a"], LIMIT).unwrap_err()
+        ProcessEmbedder::new(&command).embed(TextKind::Document, &["a"], TIMEOUT).unwrap_err()
     };
     assert!(matches!(embed("what?"), EmbedError::Answer(_)));
     assert!(matches!(embed(r#"{"vectors":[[1],[2]]}"#), EmbedError::Answer(_)), "two for one text");
@@ -62,7 +62,7 @@ fn what_a_command_that_ended_left_in_the_background_is_killed() {
     let pids = folder.path().join("pids");
     // Only the shell has the pipes, and so its end alone is what the server sees.
     let command = format!("sleep 600 < /dev/null > /dev/null 2>&1 & echo $! >> {}; read line; exit 3", pids.display());
-    let error = ProcessEmbedder::new(&command).embed(TextKind::Document, &["a"], LIMIT).unwrap_err();
+    let error = ProcessEmbedder::new(&command).embed(TextKind::Document, &["a"], TIMEOUT).unwrap_err();
     assert!(matches!(&error, EmbedError::Unreachable(why) if why.contains("ended")), "{error}");
     assert_started_are_gone(&pids);
 }
@@ -88,7 +88,7 @@ fn a_command_does_not_hold_the_standard_error_of_its_server() {
     let link = folder.path().join("link");
     let embedder =
         ProcessEmbedder::new(&format!("readlink /proc/$$/fd/2 > {}; echo complaint >&2; {GOOD}", link.display()));
-    assert_eq!(embedder.embed(TextKind::Document, &["abc"], LIMIT).unwrap(), [[3.0, 1.0]]);
+    assert_eq!(embedder.embed(TextKind::Document, &["abc"], TIMEOUT).unwrap(), [[3.0, 1.0]]);
     let own = std::fs::read_link("/proc/self/fd/2").unwrap();
     let of_command = std::fs::read_to_string(link).unwrap();
     assert!(of_command.starts_with("pipe:") && of_command.trim() != own.to_string_lossy(), "{of_command}");
@@ -107,7 +107,7 @@ fn after_a_text_on_which_the_command_hangs_the_next_ones_are_embedded() {
             // The child lives on, as it may be reading its model; a document that waited in vain ends it.
             embedder.embed(TextKind::Document, &["a"], Duration::from_millis(300)).unwrap_err();
         }
-        assert_eq!(embedder.embed(TextKind::Document, &["abc"], LIMIT).unwrap(), [[3.0, 1.0]]);
+        assert_eq!(embedder.embed(TextKind::Document, &["abc"], TIMEOUT).unwrap(), [[3.0, 1.0]]);
     }
 }
 
@@ -117,11 +117,11 @@ fn a_query_goes_before_the_documents_that_wait() {
     let documents: Vec<_> = (0..3)
         .map(|_| {
             let embedder = embedder.clone();
-            std::thread::spawn(move || embedder.embed(TextKind::Document, &["ab"], LIMIT).unwrap()[0][1])
+            std::thread::spawn(move || embedder.embed(TextKind::Document, &["ab"], TIMEOUT).unwrap()[0][1])
         })
         .collect();
     std::thread::sleep(Duration::from_millis(200));
-    let query = embedder.embed(TextKind::Query, &["abc"], LIMIT).unwrap();
+    let query = embedder.embed(TextKind::Query, &["abc"], TIMEOUT).unwrap();
     assert_eq!(query, [[3.0, 2.0]], "the second line, behind the one document that was at work");
     let mut lines: Vec<f32> = documents.into_iter().map(|document| document.join().unwrap()).collect();
     lines.sort_by(f32::total_cmp);

@@ -234,8 +234,8 @@ fn an_onnx_file_gives_the_vectors_of_the_same_numbers_as_safetensors() {
         std::fs::write(folder.path().join(name), onnx.file()).unwrap();
         assert!(holds_model(folder.path()));
         let model = ModelEmbedder::open(folder.path()).unwrap();
-        let found = model.embed(TextKind::Document, &texts, LIMIT).unwrap();
-        for (found, expected) in found.iter().zip(expected.embed(TextKind::Document, &texts, LIMIT).unwrap()) {
+        let found = model.embed(TextKind::Document, &texts, TIMEOUT).unwrap();
+        for (found, expected) in found.iter().zip(expected.embed(TextKind::Document, &texts, TIMEOUT).unwrap()) {
             assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{form:?}: {found:?} {expected:?}");
         }
         assert_ne!(model.description(), expected.description());
@@ -373,7 +373,7 @@ fn no_damaged_onnx_file_brings_the_process_down() {
         put(folder.path(), &damaged);
         // It may be a model still: most bytes are numbers.
         if let Ok(model) = ModelEmbedder::open(folder.path()) {
-            let _ = model.embed(TextKind::Document, &["green tea"], LIMIT);
+            let _ = model.embed(TextKind::Document, &["green tea"], TIMEOUT);
         }
     }
     // A length that is beyond the file, and parts without number.

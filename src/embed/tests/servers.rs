@@ -79,7 +79,7 @@ fn texts_go_in_batches_and_vectors_come_in_their_order() {
     let server = TestServer::start(|_, body| good(body));
     let texts: Vec<String> = (0..150).map(|n| "x".repeat(n + 1)).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let vectors = server.embedder(Some("k-123")).embed(TextKind::Document, &texts, LIMIT).unwrap();
+    let vectors = server.embedder(Some("k-123")).embed(TextKind::Document, &texts, TIMEOUT).unwrap();
     assert!(vectors.iter().enumerate().all(|(n, vector)| *vector == [n as f32 + 1.0, 1.0]));
     let requests = server.requests.lock().unwrap();
     let sizes: Vec<usize> = requests.iter().map(|(_, body)| body["input"].as_array().unwrap().len()).collect();
@@ -92,20 +92,20 @@ fn texts_go_in_batches_and_vectors_come_in_their_order() {
 #[test]
 fn a_request_that_fails_in_passing_is_made_twice_more() {
     let server = TestServer::start(|number, body| if number < 2 { (503, "busy".into()) } else { good(body) });
-    let vectors = server.embedder(None).embed(TextKind::Document, &["ab"], LIMIT).unwrap();
+    let vectors = server.embedder(None).embed(TextKind::Document, &["ab"], TIMEOUT).unwrap();
     assert_eq!((vectors, server.requests.lock().unwrap().len()), (vec![vec![2.0, 1.0]], 3));
     let server = TestServer::start(|_, _| (500, "broken".into()));
-    let error = server.embedder(None).embed(TextKind::Document, &["ab"], LIMIT).unwrap_err();
+    let error = server.embedder(None).embed(TextKind::Document, &["ab"], TIMEOUT).unwrap_err();
     assert!(error.to_string().contains("broken") && server.requests.lock().unwrap().len() == 3, "{error}");
 }
 
 #[test]
 fn a_refusal_is_not_asked_again_and_never_tells_the_key() {
     let server = TestServer::start(|_, _| (401, "the key sk-secret is wrong".into()));
-    let error = server.embedder(Some("sk-secret")).embed(TextKind::Query, &["ab"], LIMIT).unwrap_err();
+    let error = server.embedder(Some("sk-secret")).embed(TextKind::Query, &["ab"], TIMEOUT).unwrap_err();
     assert!(error.to_string().contains("the key … is wrong") && server.requests.lock().unwrap().len() == 1, "{error}");
     let server = TestServer::start(|_, _| (400, "too long".into()));
-    let error = server.embedder(None).embed(TextKind::Query, &["ab"], LIMIT).unwrap_err();
+    let error = server.embedder(None).embed(TextKind::Query, &["ab"], TIMEOUT).unwrap_err();
     assert!(matches!(error, EmbedError::Refused(_) | EmbedError::Answer(_)), "{error}");
 }
 
@@ -120,7 +120,7 @@ fn a_server_that_says_nothing_or_nonsense_is_an_error_in_time() {
     assert!(matches!(error, EmbedError::TimedOut(_)) && start.elapsed() < Duration::from_secs(2), "{error}");
     for nonsense in ["", "[]", r#"{"data":[]}"#, r#"{"data":[{"embedding":[1]},{"index":0,"embedding":[1]}]}"#] {
         let server = TestServer::start(move |_, _| (200, nonsense.to_owned()));
-        let error = server.embedder(None).embed(TextKind::Query, &["ab"], LIMIT).unwrap_err();
+        let error = server.embedder(None).embed(TextKind::Query, &["ab"], TIMEOUT).unwrap_err();
         assert!(matches!(error, EmbedError::Answer(_)), "{nonsense}: {error}");
     }
     let nobody = HttpEmbedder::new("http://127.0.0.1:1", "m", None);

@@ -184,12 +184,12 @@ fn a_model_gives_what_its_formulas_say() {
     let texts = ["green teas at four", "Tea", "coffee", "", "tea tea tea tea tea tea tea tea tea tea tea tea"];
     let tokens: [&[usize]; 5] =
         [&[2, 4, 5, 6, 7, 8, 3], &[2, 5, 3], &[2, 1, 3], &[2, 3], &[2, 5, 5, 5, 5, 5, 5, 5, 5, 3]];
-    let vectors = model.embed(TextKind::Document, &texts, LIMIT).unwrap();
+    let vectors = model.embed(TextKind::Document, &texts, TIMEOUT).unwrap();
     for ((vector, tokens), text) in vectors.iter().zip(tokens).zip(texts) {
         for (found, expected) in vector.iter().zip(tiny.embedding(tokens)) {
             assert!((f64::from(*found) - expected).abs() < 2e-5, "{text:?}: {found} instead of {expected}");
         }
-        let alone = model.embed(TextKind::Query, &[text], LIMIT).unwrap();
+        let alone = model.embed(TextKind::Query, &[text], TIMEOUT).unwrap();
         let near = vector.iter().zip(&alone[0]).all(|(a, b)| (a - b).abs() < 1e-6);
         assert!(near, "{text:?}: it does not matter what stands beside it");
     }
@@ -208,7 +208,7 @@ fn what_stands_beside_the_weights_is_heeded() {
     let prompts = r#"{"prompts":{"query":"green ","document":""}}"#;
     std::fs::write(folder.path().join("config_sentence_transformers.json"), prompts).unwrap();
     let model = ModelEmbedder::open(folder.path()).unwrap();
-    let query = model.embed(TextKind::Query, &["tea at four"], LIMIT).unwrap();
+    let query = model.embed(TextKind::Query, &["tea at four"], TIMEOUT).unwrap();
     let first = &tiny.states(&[2, 4, 5, 3])[0];
     assert!(query[0].iter().zip(first).all(|(found, expected)| (f64::from(*found) - expected).abs() < 1e-4));
     assert_ne!(plain.description(), model.description());

@@ -13,7 +13,7 @@ use crate::memory::{BranchError, BranchId, BranchInfo, MergeKind, MergeOptions, 
 use crate::sync::Deadline;
 
 /// How long a merge by rename(2) may be worked out: meanwhile the kernel holds the directories.
-const MERGE_TIME: Duration = Duration::from_secs(5);
+const MERGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The root branch that every store has.
 const MAIN: &str = "main";
 
@@ -79,7 +79,7 @@ pub(super) fn rename(
 /// Merges a branch that is named by its directory; returns the result as JSON.
 fn merge(mount: &MountContext, handles: &HandleTable, caller: Caller, branch: &BranchInfo) -> Result<String, Failure> {
     check_no_uncommitted(handles, branch)?;
-    let terms = MergeOptions { deadline: Some(Deadline::from_now(MERGE_TIME)), ..MergeOptions::default() };
+    let terms = MergeOptions { deadline: Some(Deadline::from_now(MERGE_TIMEOUT)), ..MergeOptions::default() };
     let outcome = mount.memory.merge_with(&mount.actor(caller), branch.id, MergeKind::Merge, terms)?;
     mount.states.forget(branch.id);
     Ok(outcome.to_json())

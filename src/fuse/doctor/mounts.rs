@@ -10,7 +10,8 @@ use crate::fuse::connection;
 use crate::fuse::mountinfo::{MountEntry, absolute_path, entries, topmost_at};
 use crate::fuse::probe::{ProbeAnswer, probe};
 
-const ASK_LIMIT: Duration = Duration::from_secs(3);
+/// How long a mount may take to answer for its root.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Returns the state of one mountpoint.
 pub(super) fn check_mountpoint(mountpoint: &Path) -> Vec<Finding> {
@@ -49,7 +50,7 @@ fn check_mount_entry(path: &Path, entry: &MountEntry) -> Vec<Finding> {
     } else {
         format!("fusermount3 -u -z {shown}")
     };
-    let state = match probe(path, ASK_LIMIT) {
+    let state = match probe(path, PROBE_TIMEOUT) {
         Ok(ProbeAnswer::Alive) => Finding::pass("mountpoint", format!("{what} is mounted at {shown} and answers")),
         Ok(ProbeAnswer::Dead) => {
             Finding::fail("mountpoint", format!("{what} at {shown} is stale: its process is gone"), remedy)
@@ -58,7 +59,7 @@ fn check_mount_entry(path: &Path, entry: &MountEntry) -> Vec<Finding> {
         Ok(ProbeAnswer::Silent) => {
             let advice =
                 format!("end its connection: echo 1 > {}/{}/abort, then {remedy}", connection::CONTROL, entry.minor);
-            Finding::fail("mountpoint", format!("{what} at {shown} does not answer within {ASK_LIMIT:?}"), advice)
+            Finding::fail("mountpoint", format!("{what} at {shown} does not answer within {PROBE_TIMEOUT:?}"), advice)
         }
         Ok(ProbeAnswer::Failed(errno)) => {
             Finding::fail("mountpoint", format!("{what} at {shown}: {}", io::Error::from_raw_os_error(errno)), remedy)

@@ -19,7 +19,7 @@ const VIEWS_MAX: usize = 512;
 /// What a query indexes itself; what is larger is left to the thread, so that no query waits for a large file.
 const INLINE: ClaimLimits = ClaimLimits { files: 1_024, bytes: 1 << 20, allows_larger: false };
 /// How long a query waits for what others are indexing, so that it misses little that was just written.
-const WAIT: Duration = Duration::from_millis(100);
+const INDEXING_TIMEOUT: Duration = Duration::from_millis(100);
 /// How often files are looked up again after damage was found in the index.
 const ATTEMPTS_MAX: usize = 4;
 
@@ -195,10 +195,10 @@ impl Memory {
             self.merge_index_segments_in_memory()?;
             self.maintenance.embedding.wake();
         }
-        // More than that is seldom indexed within WAIT, so the answer comes without it.
+        // More than that is seldom indexed within INDEXING_TIMEOUT, so the answer comes without it.
         if files.counts().1 <= INLINE.files as u64 && may_wait() {
             let left: Vec<IndexKey> = files.unindexed().map(|content| content.key).collect();
-            index.wait_for(&left, WAIT);
+            index.wait_for(&left, INDEXING_TIMEOUT);
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use super::users::{act, shared};
 use super::{Mounted, Site, lines, read, run};
 
 /// How long what happens behind the writes may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The test's own embedder, beside a mount.
 struct Script {
@@ -81,7 +81,7 @@ fn found(answer: &[Value]) -> Vec<&str> {
 /// Waits for something that happens behind the writes.
 #[track_caller]
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let until = Instant::now() + LIMIT;
+    let until = Instant::now() + TIMEOUT;
     while !holds() {
         assert!(Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(20));
