@@ -132,7 +132,7 @@ impl BranchVersion {
     }
 
     /// Returns how many deleted records are known with the time of their delete.
-    pub fn timed_deletes(&self) -> usize {
+    pub fn timed_delete_count(&self) -> usize {
         self.deletions.len()
     }
 

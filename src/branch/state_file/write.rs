@@ -125,7 +125,7 @@ impl StepWriter {
         let mut cost = 0;
         // Its cost bounds what reading one state takes: every step of its row has to be applied.
         let delta = match &before {
-            Some(step) if step.cost <= ROW_COST_MAX.max(state.timed_deletes() / ROW_DELETES_ONE_IN) => {
+            Some(step) if step.cost <= ROW_COST_MAX.max(state.timed_delete_count() / ROW_DELETES_ONE_IN) => {
                 match self.delta(&step.state, state) {
                     // A whole state names its rows and reads none of them, so that damage in one is not a reason to write
                     // no file.
@@ -158,7 +158,7 @@ impl StepWriter {
     /// Returns a delta with its cost; nothing where it is better written whole.
     fn delta(&mut self, before: &BranchVersion, state: &BranchVersion) -> Result<Option<(Vec<u8>, usize)>, DeltaError> {
         let mut out = Writer::new();
-        let most = STEP_RECORDS_MAX.max(state.timed_deletes() / STEP_DELETES_ONE_IN);
+        let most = STEP_RECORDS_MAX.max(state.timed_delete_count() / STEP_DELETES_ONE_IN);
         let Some(records) = state.write_delta(before, most, &mut self.rows, &mut out)? else {
             return Ok(None);
         };

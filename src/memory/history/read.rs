@@ -142,7 +142,7 @@ impl<'a> HistoryReader<'a> {
             // Its lock is not held while archives are read below.
             let tail = self.snapshot.tail.read();
             if let Some(facts) = tail.facts(branch) {
-                pieces.push(HistoryPiece { location: StepLocation::Tail, count: tail.steps(branch), facts });
+                pieces.push(HistoryPiece { location: StepLocation::Tail, count: tail.step_count(branch), facts });
             }
         }
         for (number, archive) in self.snapshot.archives.iter().enumerate().rev() {

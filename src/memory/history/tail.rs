@@ -284,7 +284,7 @@ impl HistoryTail {
     }
 
     /// Returns how many steps a branch has here, 0 for one without any.
-    pub fn steps(&self, branch: u64) -> u64 {
+    pub fn step_count(&self, branch: u64) -> u64 {
         self.timelines.get(&branch).map_or(0, |timeline| timeline.tail_indexes.len() as u64)
     }
 

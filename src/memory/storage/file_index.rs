@@ -104,7 +104,7 @@ impl FileIndex {
     }
 
     /// Returns how many purges there were; what is claimed or kept must have been looked up after the last one.
-    pub fn purges(&self) -> u64 {
+    pub fn purge_count(&self) -> u64 {
         self.state.lock().purges
     }
 

@@ -49,7 +49,7 @@ struct CountedChanges {
 
 impl PendingFiles {
     /// Returns how many operations have come since paths were last compared, or since the entry.
-    pub(in crate::memory) fn operations(&self) -> u64 {
+    pub(in crate::memory) fn operation_count(&self) -> u64 {
         // Operations on files without a name count for the branch and are never pending.
         self.edits.saturating_sub(self.counted_at)
     }
@@ -443,7 +443,7 @@ impl LogTail {
     /// Returns the files before, where committing what was done since takes too long for the lock; none else.
     pub(in crate::memory) fn find_slow_pending(&self, branch: BranchId) -> Option<(BranchId, Tree)> {
         let pending = self.pending.get(&branch)?;
-        let is_slow = pending.operations() > COMMITTED_UNDER_LOCK_MAX || pending.moved_at > pending.counted_at;
+        let is_slow = pending.operation_count() > COMMITTED_UNDER_LOCK_MAX || pending.moved_at > pending.counted_at;
         is_slow.then(|| (branch, pending.before.clone()))
     }
 

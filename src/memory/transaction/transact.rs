@@ -148,7 +148,7 @@ impl LogTail {
 
     /// Returns how many operations on files are in no entry yet.
     pub fn pending_operations(&self) -> u64 {
-        self.pending.values().map(PendingFiles::operations).sum()
+        self.pending.values().map(PendingFiles::operation_count).sum()
     }
 
     /// Returns what a clean end at `offset` of the journal signs.

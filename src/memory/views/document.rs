@@ -132,7 +132,7 @@ impl Memory {
                     + self.maintenance.scrubber.change_count()
                     + self.storage.file_index.segment_set().version
                     // A query that finds all contents indexed makes no other set of segments, and is a look all the same.
-                    + self.file_views.changes()
+                    + self.file_views.change_count()
                     + self.admission.room.reserve.change_count()
                     + self.maintenance.retained.change_count()
             }

@@ -50,7 +50,7 @@ impl FileViews {
     }
 
     /// Returns a number that is another one once something else is kept.
-    pub fn changes(&self) -> u64 {
+    pub fn change_count(&self) -> u64 {
         self.0.lock().changes
     }
 
@@ -170,7 +170,7 @@ impl Memory {
         view: &View,
         reader: &Credentials,
     ) -> Result<Option<SearchableFiles>, Error> {
-        let purges = self.storage.file_index.purges();
+        let purges = self.storage.file_index.purge_count();
         let Some(mut files) = self.visible_files(view)? else { return Ok(None) };
         if files.counts().1 > 0 {
             self.index_now(&files, purges)?;
