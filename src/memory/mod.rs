@@ -43,7 +43,7 @@ mod views;
 use std::sync::{Arc, Weak};
 
 pub use backup::{backup, restore};
-pub use catalog::settings::{Setting, check as check_setting, parse_duration, parse_size};
+pub use catalog::settings::{Setting, check as check_setting, parse_duration_nanos, parse_size};
 pub use catalog::signals::{Publisher, SIGNAL_BYTES_MAX, Signal, SignalId, SignalLifetime};
 pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
 pub use command::merge_kind::{MergeKind, RevertVerb};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::spec::DRY_RUN;
 use super::{Argument, Arguments, CliForm, VerbAnswer, VerbContext, VerbSpec};
-use crate::memory::{Error, parse_duration};
+use crate::memory::{Error, parse_duration_nanos};
 
 const OLDER_THAN: Argument =
     Argument::option("--older-than", "AGE", "Lets only those branches go that were not written for so long")
@@ -25,5 +25,5 @@ fn gc(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Er
 }
 
 fn parse_age(text: &str) -> Option<Duration> {
-    Some(Duration::from_nanos(u64::try_from(parse_duration(text).ok()?).ok()?))
+    Some(Duration::from_nanos(u64::try_from(parse_duration_nanos(text).ok()?).ok()?))
 }

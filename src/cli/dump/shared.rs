@@ -12,7 +12,7 @@ use super::lines::{for_each_value, refused, write_values};
 use crate::cli::failure::CommandError;
 use crate::memory::{
     Actor, BranchId, Memory, OwnSignals, Publisher, Setting, Signal, SignalLifetime, Time, check_setting,
-    parse_duration,
+    parse_duration_nanos,
 };
 
 /// The name of an agent, and the uid that may use it; nobody may use one that is barred.
@@ -142,7 +142,7 @@ fn signal(memory: &Memory, line: SignalLine) -> Result<Signal, String> {
     let lifetime = match line.lifetime.as_str() {
         "" => SignalLifetime::Unlimited,
         text => {
-            let nanos = parse_duration(text).ok().filter(|nanos| *nanos > 0);
+            let nanos = parse_duration_nanos(text).ok().filter(|nanos| *nanos > 0);
             SignalLifetime::Nanos(nanos.ok_or_else(|| format!("{text:?} is no lifetime"))?)
         }
     };

@@ -63,7 +63,7 @@ impl Settings {
     /// Returns how long states of a branch stay; not at all where `config/keep` does not parse.
     pub fn retention(&self) -> Retention {
         *self.0.retention.get_or_init(|| {
-            let duration = |setting| self.duration(setting).unwrap_or_default();
+            let duration = |setting| self.duration_nanos(setting).unwrap_or_default();
             Retention { keep_nanos: duration(Setting::Keep), interval_nanos: duration(Setting::KeepEvery) }
         })
     }
@@ -156,8 +156,8 @@ impl Settings {
     }
 
     /// Returns a duration setting in nanoseconds; none where it is unset or no duration.
-    pub fn duration(&self, setting: Setting) -> Option<i64> {
-        parse_duration(self.get(setting)).ok()
+    pub fn duration_nanos(&self, setting: Setting) -> Option<i64> {
+        parse_duration_nanos(self.get(setting)).ok()
     }
 
     /// Returns whose stop words and stems queries use; none for words as they are.
@@ -211,16 +211,16 @@ impl Settings {
 /// one is for the caller to refuse.
 ///
 /// ```
-/// use engramfs::memory::{parse_duration, parse_size};
+/// use engramfs::memory::{parse_duration_nanos, parse_size};
 ///
-/// assert_eq!(parse_duration("90s").unwrap(), 90_000_000_000);
-/// assert_eq!(parse_duration("1d").unwrap(), parse_duration("24h").unwrap());
-/// assert!(parse_duration("1mo").is_err());
+/// assert_eq!(parse_duration_nanos("90s").unwrap(), 90_000_000_000);
+/// assert_eq!(parse_duration_nanos("1d").unwrap(), parse_duration_nanos("24h").unwrap());
+/// assert!(parse_duration_nanos("1mo").is_err());
 ///
 /// assert_eq!((parse_size("64M"), parse_size("512")), (Some(64 << 20), Some(512)));
 /// assert_eq!((parse_size("1T"), parse_size("1.5G")), (None, None));
 /// ```
-pub fn parse_duration(text: &str) -> Result<i64, jiff::Error> {
+pub fn parse_duration_nanos(text: &str) -> Result<i64, jiff::Error> {
     let span: jiff::Span = text.parse()?;
     let nanos = span.total((jiff::Unit::Nanosecond, jiff::SpanRelativeTo::days_are_24_hours()))?;
     Ok(nanos as i64)

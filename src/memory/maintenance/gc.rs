@@ -328,7 +328,9 @@ impl BranchExpiry {
         };
         let age = self.now.0 - idle_since.0;
         let least = i64::try_from(self.min_age.as_nanos()).unwrap_or(i64::MAX);
-        branch.parent.is_some() && branch.settings.duration(Setting::Ttl).is_some_and(|ttl| age >= ttl) && age >= least
+        branch.parent.is_some()
+            && branch.settings.duration_nanos(Setting::Ttl).is_some_and(|ttl| age >= ttl)
+            && age >= least
     }
 }
 

@@ -7,7 +7,7 @@ use super::shared_events::{EventOrigin, EventSubject, LogOwner};
 use super::transact::LogTail;
 use crate::journal::FrameKind;
 use crate::memory::admission::disk_room::disk_cost;
-use crate::memory::catalog::settings::{Setting, parse_duration};
+use crate::memory::catalog::settings::{Setting, parse_duration_nanos};
 use crate::memory::catalog::signals::{
     LEASE_LIFETIME, Publisher, SESSION_SCOPE, SIGNAL_BYTES_MAX, Signal, SignalChange, SignalId, SignalLifetime,
     check_signal_key, key_agent,
@@ -111,7 +111,7 @@ impl SignalContext<'_> {
                 Ok(SignalLifetime::Lease(since))
             }
             text => {
-                let nanos = parse_duration(text).ok().filter(|nanos| *nanos > 0);
+                let nanos = parse_duration_nanos(text).ok().filter(|nanos| *nanos > 0);
                 nanos
                     .map(SignalLifetime::Nanos)
                     .ok_or_else(|| SignalError::BadLifetime(text.chars().take(80).collect()))

@@ -1,6 +1,6 @@
 //! One setting: its code, its name and what holds of it in every branch.
 
-use super::{parse_duration, parse_size};
+use super::{parse_duration_nanos, parse_size};
 use crate::lineage::Strategy;
 use crate::memory::SettingError;
 use crate::memory::catalog::proposal::parse_approvers;
@@ -183,7 +183,7 @@ impl Setting {
 pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
     let value = value.trim_end_matches('\n');
     let is_short_list = value.len() <= LIST_BYTES_MAX;
-    let lasts = |least: i64| parse_duration(value).is_ok_and(|nanos| nanos >= least);
+    let lasts = |least: i64| parse_duration_nanos(value).is_ok_and(|nanos| nanos >= least);
     let (is_valid, expected) = match setting {
         Setting::Embedder => {
             (value.is_empty() || EmbedderRecord::parse(value).is_some(), "nothing: it is set by the store")

@@ -13,7 +13,7 @@ fn a_fork_inherits_just_what_the_contract_says() {
     let fork = settings.for_fork();
     assert_eq!(fork.strategy(), Strategy::Manual);
     assert_eq!((&**fork.get(Setting::Agent), &**fork.get(Setting::Ttl)), ("", ""));
-    assert_eq!(fork.duration(Setting::Keep), Some(86_400_000_000_000));
+    assert_eq!(fork.duration_nanos(Setting::Keep), Some(86_400_000_000_000));
     assert_eq!(&**settings.with_setting(Setting::ChildTtl, "7d").for_fork().get(Setting::Ttl), "7d");
     let page = include_str!("../../../../docs/SEMANTICS.md");
     let (_, section) = page.split_once("\n## Settings\n").unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::lineage::{Detail, EntryOp};
 use crate::memory::admission::disk_room::disk_cost;
 use crate::memory::catalog::agents::AgentHolder;
-use crate::memory::catalog::settings::{Setting, check, parse_duration};
+use crate::memory::catalog::settings::{Setting, check, parse_duration_nanos};
 use crate::memory::catalog::{BranchId, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, SharedEvent};
 use crate::memory::command::plan_context::PlanContext;
@@ -56,8 +56,8 @@ impl Command for ChangeSetting {
         let value = if is_checked { self.value.clone() } else { check(setting, &self.value)?.into() };
         if setting == Setting::Keep
             && let Some(parent) = branch.parent.and_then(|id| catalog.branches.get(&id))
-            && parse_duration(&value)
-                .is_ok_and(|keep| parent.settings.duration(Setting::Keep).is_some_and(|most| keep > most))
+            && parse_duration_nanos(&value)
+                .is_ok_and(|keep| parent.settings.duration_nanos(Setting::Keep).is_some_and(|most| keep > most))
         {
             let most = parent.settings.get(Setting::Keep).to_string();
             return Err(SettingError::LongerThanParent { setting: setting.name(), most }.into());
@@ -116,8 +116,9 @@ impl Memory {
         };
         let shortens = {
             let catalog = self.catalog();
-            let before = catalog.branch(branch)?.settings.duration(setting).unwrap_or(i64::MAX);
-            matches!(setting, Setting::Keep | Setting::Ttl) && parse_duration(&value).is_ok_and(|after| after < before)
+            let before = catalog.branch(branch)?.settings.duration_nanos(setting).unwrap_or(i64::MAX);
+            matches!(setting, Setting::Keep | Setting::Ttl)
+                && parse_duration_nanos(&value).is_ok_and(|after| after < before)
         };
         // So that what is kept can be let go of on a full disk.
         let _room = if shortens {
