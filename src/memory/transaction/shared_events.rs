@@ -37,7 +37,7 @@ pub(in crate::memory) struct SharedEvents(Mutex<HashMap<BranchId, Arc<Mutex<Even
 struct EventLines {
     bytes: VecDeque<u8>,
     /// How many bytes came before the first that is kept.
-    start: u64,
+    dropped_bytes: u64,
     /// The number of the last event since the store was opened, 0 before the first.
     seq: u64,
     reservation: Reservation,
@@ -123,7 +123,7 @@ impl<'a> EventSubject<'a> {
 
 impl EventLines {
     fn end(&self) -> u64 {
-        self.start + self.bytes.len() as u64
+        self.dropped_bytes + self.bytes.len() as u64
     }
 
     fn push(&mut self, event: &str, origin: &EventOrigin<'_>, about: EventSubject<'_>) {
@@ -147,7 +147,7 @@ impl EventLines {
             let line_end = self.bytes.range(least..).position(|byte| *byte == b'\n');
             let dropped = line_end.map_or(self.bytes.len(), |end| least + end + 1);
             self.bytes.drain(..dropped);
-            self.start += dropped as u64;
+            self.dropped_bytes += dropped as u64;
         }
     }
 }
@@ -156,7 +156,7 @@ impl SharedEvents {
     fn event_lines(&self, budget: &Arc<MemoryBudget>, owner: LogOwner) -> Arc<Mutex<EventLines>> {
         let make = || {
             let reservation = budget.empty_reservation(owner.uid);
-            Arc::new(Mutex::new(EventLines { bytes: VecDeque::new(), start: 0, seq: 0, reservation }))
+            Arc::new(Mutex::new(EventLines { bytes: VecDeque::new(), dropped_bytes: 0, seq: 0, reservation }))
         };
         self.0.lock().entry(owner.branch).or_insert_with(make).clone()
     }
@@ -167,7 +167,7 @@ impl SharedEvents {
         let mut lines = lines.lock();
         // Offsets go on, so that a reader who is behind is told that lines were dropped, and is not given others in
         // their place.
-        lines.start = lines.end();
+        lines.dropped_bytes = lines.end();
         lines.bytes = VecDeque::new();
         // Giving back is never refused.
         let _ = lines.reservation.resize(0);
@@ -207,7 +207,7 @@ impl Memory {
     pub fn shared_events(&self, branch: BranchId) -> Result<EventRange, Error> {
         let lines = self.branch_event_lines(branch)?;
         let lines = lines.lock();
-        Ok(EventRange { start: lines.start, end: lines.end() })
+        Ok(EventRange { start: lines.dropped_bytes, end: lines.end() })
     }
 
     /// Reads up to `size` bytes of the events of the shared log that a branch has; fewer only at the end.
@@ -216,7 +216,9 @@ impl Memory {
     pub fn read_shared_events(&self, branch: BranchId, offset: u64, size: usize) -> Result<Vec<u8>, Error> {
         let lines = self.branch_event_lines(branch)?;
         let lines = lines.lock();
-        let from = offset.checked_sub(lines.start).ok_or(SignalError::EventsDropped(lines.start.abs_diff(offset)))?;
+        let from = offset
+            .checked_sub(lines.dropped_bytes)
+            .ok_or(SignalError::EventsDropped(lines.dropped_bytes.abs_diff(offset)))?;
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(lines.bytes.len());
         let to = from.saturating_add(size).min(lines.bytes.len());
         Ok(lines.bytes.range(from..to).copied().collect())
@@ -342,7 +344,7 @@ mod tests {
     fn lines(share: u64) -> EventLines {
         let budget = Arc::new(MemoryBudget::default());
         budget.limit(share, share);
-        EventLines { bytes: VecDeque::new(), start: 0, seq: 0, reservation: budget.empty_reservation(7) }
+        EventLines { bytes: VecDeque::new(), dropped_bytes: 0, seq: 0, reservation: budget.empty_reservation(7) }
     }
 
     fn push(lines: &mut EventLines, key: &str) {
