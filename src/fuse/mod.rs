@@ -32,7 +32,7 @@ pub use mount::MountOptions;
 pub use mountinfo::{SOURCE_PREFIX, source_name};
 pub use notices::{NoticeChannel, connect};
 pub use probe::readable_within;
-pub use process::{available_memory, close_at_exec, memory_meter, supplementary_groups, tune_allocator};
+pub use process::{available_memory_bytes, close_at_exec, memory_meter, supplementary_groups, tune_allocator};
 pub use session::{SessionEnd, serve};
 pub use signals::{INTERRUPTED_EXIT_CODE, Watcher};
 pub use unmount::{clear_stale, unmount};

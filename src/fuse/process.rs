@@ -15,8 +15,12 @@ const MAPPED_ALLOCATION_BYTES_MIN: i32 = 1 << 20;
 
 /// Returns how many bytes of memory this process may take at most: the smallest of the machine's memory, the limits of
 /// its control groups, and RLIMIT_AS. `u64::MAX` where none of them can be read.
-pub fn available_memory() -> u64 {
-    [machine_memory(), smallest_cgroup_limit(), address_space_limit()].into_iter().flatten().min().unwrap_or(u64::MAX)
+pub fn available_memory_bytes() -> u64 {
+    [machine_memory_bytes(), smallest_cgroup_limit_bytes(), address_space_limit_bytes()]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(u64::MAX)
 }
 
 /// Returns the supplementary groups of a process or thread, as long as it lives; none where it does not, or is of
@@ -57,7 +61,7 @@ pub fn memory_meter() -> MemoryMeter {
         if trim == TrimHeap::Yes {
             trim_heap();
         }
-        anonymous_memory().unwrap_or_default()
+        anonymous_memory_bytes().unwrap_or_default()
     })
 }
 
@@ -70,31 +74,31 @@ fn trim_heap() {
 }
 
 /// Resident pages that are of no file, in bytes.
-fn anonymous_memory() -> Option<u64> {
+fn anonymous_memory_bytes() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     let mut fields = statm.split_ascii_whitespace().skip(1).map_while(|field| field.parse::<u64>().ok());
     let (resident, of_files) = (fields.next()?, fields.next()?);
     Some(resident.saturating_sub(of_files) * page_size() as u64)
 }
 
-fn machine_memory() -> Option<u64> {
+fn machine_memory_bytes() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-fn address_space_limit() -> Option<u64> {
+fn address_space_limit_bytes() -> Option<u64> {
     getrlimit(Resource::As).current
 }
 
 /// The smallest limit of the control groups that this process is in, of version 2 and of version 1.
-fn smallest_cgroup_limit() -> Option<u64> {
+fn smallest_cgroup_limit_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    groups.lines().filter_map(|line| cgroup_limit(line, |file| fs::read_to_string(file).ok())).min()
+    groups.lines().filter_map(|line| cgroup_limit_bytes(line, |file| fs::read_to_string(file).ok())).min()
 }
 
 /// Returns the limit of the group of one line of /proc/self/cgroup, and of those above it.
-fn cgroup_limit(line: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+fn cgroup_limit_bytes(line: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
     let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
     let (root, file) = match controllers {
         "" => ("/sys/fs/cgroup", "memory.max"),
@@ -125,10 +129,10 @@ mod tests {
             };
             Some(limit.to_owned())
         };
-        assert_eq!(cgroup_limit("0::/a/b", read), Some(2000));
-        assert_eq!(cgroup_limit("0::/", read), None);
-        assert_eq!(cgroup_limit("4:cpu,memory:/c", read), Some(70));
-        assert_eq!(cgroup_limit("5:cpu:/c", read), None);
+        assert_eq!(cgroup_limit_bytes("0::/a/b", read), Some(2000));
+        assert_eq!(cgroup_limit_bytes("0::/", read), None);
+        assert_eq!(cgroup_limit_bytes("4:cpu,memory:/c", read), Some(70));
+        assert_eq!(cgroup_limit_bytes("5:cpu:/c", read), None);
     }
 
     #[test]
@@ -137,15 +141,15 @@ mod tests {
         // More than any machine has, so that no other test is refused memory.
         let limit = before.maximum.unwrap_or(u64::MAX).min(1 << 50);
         setrlimit(Resource::As, Rlimit { current: Some(limit), ..before }).unwrap();
-        let found = address_space_limit();
+        let found = address_space_limit_bytes();
         setrlimit(Resource::As, before).unwrap();
         assert_eq!(found, Some(limit));
-        assert!(available_memory() <= machine_memory().unwrap());
+        assert!(available_memory_bytes() <= machine_memory_bytes().unwrap());
     }
 
     #[test]
     fn this_process_takes_something_and_less_than_it_may() {
         let taken = memory_meter()(TrimHeap::No);
-        assert!(taken > 0 && taken < available_memory());
+        assert!(taken > 0 && taken < available_memory_bytes());
     }
 }

@@ -60,15 +60,15 @@ impl Tree {
         let is_counted = !node.is_nameless();
         let content = node.file_mut()?;
         // Read before the edit and after it also where that fails: a content that is half changed has other sums, too.
-        let before = (content.size(), content.allocated());
+        let before = (content.size(), content.allocated_bytes());
         let done = edit(content);
-        let after = (content.size(), content.allocated());
+        let after = (content.size(), content.allocated_bytes());
         if done.is_ok() {
             (node.mtime, node.written, node.ctime) = (time, time, time);
         }
         if is_counted {
             self.totals.bytes = self.totals.bytes - before.0 + after.0;
-            self.totals.allocated = self.totals.allocated - before.1 + after.1;
+            self.totals.allocated_bytes = self.totals.allocated_bytes - before.1 + after.1;
         }
         // A chunk that was brought into memory is unsealed, whatever came of the change.
         if after.1 == 0 {

@@ -21,7 +21,7 @@ static CONTENT_CONTEXT: Context = Context::new("engramfs 2026 file content v1");
 #[derive(Clone, Default)]
 pub struct FileContent {
     size: u64,
-    allocated: u64,
+    allocated_bytes: u64,
     /// By number, 64 KiB each; holes have none.
     pub(super) chunks: Chunks,
     hash: OnceLock<Hash>,
@@ -61,8 +61,8 @@ impl FileContent {
     }
 
     /// Returns how many bytes the chunks take up, each in whole units of 4 KiB.
-    pub fn allocated(&self) -> u64 {
-        self.allocated
+    pub fn allocated_bytes(&self) -> u64 {
+        self.allocated_bytes
     }
 
     /// Returns the hash of size and bytes; holes are zeros. Lazy: only chunks that changed are hashed.
@@ -139,7 +139,7 @@ impl FileContent {
         if empty {
             self.chunks.remove(number);
         }
-        self.allocated = self.allocated - before + after;
+        self.allocated_bytes = self.allocated_bytes - before + after;
         self.hash = OnceLock::new();
         done
     }
@@ -147,7 +147,7 @@ impl FileContent {
     /// Makes a hole of one whole chunk.
     pub(super) fn remove(&mut self, number: u64) {
         if let Some(chunk) = self.chunks.remove(number) {
-            self.allocated -= chunk.allocated_bytes();
+            self.allocated_bytes -= chunk.allocated_bytes();
             self.hash = OnceLock::new();
         }
     }
@@ -166,7 +166,7 @@ impl FileContent {
         // First, so that what the old chunk took up leaves the sum before the new one joins it.
         self.remove(number);
         if let Some(chunk) = chunk {
-            self.allocated += chunk.allocated_bytes();
+            self.allocated_bytes += chunk.allocated_bytes();
             *self.chunks.get_mut(number) = chunk;
         }
         self.hash = OnceLock::new();
@@ -238,13 +238,13 @@ impl FileContent {
 
     /// Makes holes of whole chunks; the size stays.
     pub(super) fn clear(&mut self, chunks: Range<u64>) {
-        self.allocated -= self.chunks.clear(chunks);
+        self.allocated_bytes -= self.chunks.clear(chunks);
         self.hash = OnceLock::new();
     }
 
     /// Makes whole chunks take up space, without a change of any byte.
     pub(super) fn fill(&mut self, chunks: Range<u64>) {
-        self.allocated += self.chunks.fill(chunks);
+        self.allocated_bytes += self.chunks.fill(chunks);
     }
 
     /// Lets go of all bytes; size and space stay as they were.
@@ -257,7 +257,7 @@ impl FileContent {
     pub(super) fn put_stored(&mut self, pieces: Vec<(u64, Option<Piece>)>) -> bool {
         // Where pieces overlap the sum means nothing: the caller drops the content then.
         let allocated = self.chunks.apply_differences(pieces);
-        self.allocated = allocated.unwrap_or_default();
+        self.allocated_bytes = allocated.unwrap_or_default();
         self.hash = OnceLock::new();
         allocated.is_some()
     }

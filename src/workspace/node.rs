@@ -183,7 +183,7 @@ impl FileNode {
     /// Returns the space it takes up in units of 512 bytes.
     pub fn blocks(&self) -> u64 {
         match &self.body {
-            Body::File(content) => content.allocated() / 512,
+            Body::File(content) => content.allocated_bytes() / 512,
             Body::Directory(_) => DIRECTORY_BYTES / 512,
             _ => 0,
         }

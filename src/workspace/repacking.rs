@@ -54,7 +54,7 @@ impl ChunkMarks {
 
 impl PackMarks {
     /// Marks what some trees need; returns the bytes of it that nothing before needed.
-    pub fn mark<'a>(&mut self, trees: impl Iterator<Item = &'a Tree>) -> u64 {
+    pub fn mark_counting_bytes<'a>(&mut self, trees: impl Iterator<Item = &'a Tree>) -> u64 {
         let mut more = 0;
         for_each_sealed_chunk(trees, |sealed| {
             if self.0.entry(sealed.pack).or_default().mark(sealed) {

@@ -12,9 +12,9 @@ pub struct TreeTotals {
     /// Sizes of all files in bytes, holes included.
     pub bytes: u64,
     /// Bytes that their chunks take up.
-    pub allocated: u64,
+    pub allocated_bytes: u64,
     /// Bytes of names and values of extended attributes, those of directories included.
-    pub attributes: u64,
+    pub xattr_bytes: u64,
     /// Hard links: names of inodes that are not directories, beside their first ones.
     pub hard_links: u64,
 }
@@ -27,21 +27,25 @@ const HARD_LINK_BYTES: u64 = 512;
 impl TreeTotals {
     /// Returns what one node adds.
     pub(super) fn from_node(node: &FileNode) -> TreeTotals {
-        let attributes = node.xattrs().map(|(name, value)| (name.len() + value.len()) as u64).sum();
-        let none = TreeTotals { attributes, ..TreeTotals::default() };
+        let xattr_bytes = node.xattrs().map(|(name, value)| (name.len() + value.len()) as u64).sum();
+        let none = TreeTotals { xattr_bytes, ..TreeTotals::default() };
         let hard_links = node.nlink().saturating_sub(1).into();
         match &node.body {
             Body::Directory(_) => TreeTotals { directories: 1, ..none },
-            Body::File(content) => {
-                TreeTotals { files: 1, bytes: content.size(), allocated: content.allocated(), hard_links, ..none }
-            }
+            Body::File(content) => TreeTotals {
+                files: 1,
+                bytes: content.size(),
+                allocated_bytes: content.allocated_bytes(),
+                hard_links,
+                ..none
+            },
             _ => TreeTotals { files: 1, hard_links, ..none },
         }
     }
 
     /// Returns about how many bytes of memory names and attributes take up.
     pub fn metadata_bytes(&self) -> u64 {
-        INODE_BYTES * (self.files + self.directories) + HARD_LINK_BYTES * self.hard_links + self.attributes
+        INODE_BYTES * (self.files + self.directories) + HARD_LINK_BYTES * self.hard_links + self.xattr_bytes
     }
 
     /// Counts what a node adds now instead of what it added before.
@@ -55,8 +59,8 @@ impl TreeTotals {
         self.files += other.files;
         self.directories += other.directories;
         self.bytes += other.bytes;
-        self.allocated += other.allocated;
-        self.attributes += other.attributes;
+        self.allocated_bytes += other.allocated_bytes;
+        self.xattr_bytes += other.xattr_bytes;
         self.hard_links += other.hard_links;
     }
 
@@ -65,8 +69,8 @@ impl TreeTotals {
         self.files -= other.files;
         self.directories -= other.directories;
         self.bytes -= other.bytes;
-        self.allocated -= other.allocated;
-        self.attributes -= other.attributes;
+        self.allocated_bytes -= other.allocated_bytes;
+        self.xattr_bytes -= other.xattr_bytes;
         self.hard_links -= other.hard_links;
     }
 }

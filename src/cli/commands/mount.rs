@@ -137,7 +137,7 @@ fn serve(
     // Before the store is opened: a model that can't be read leaves it alone.
     let opened = embedders.iter().map(EmbedOption::open).collect::<Result<Vec<_>, _>>()?;
     let memory = paths.open(args.read_only)?;
-    let limit = args.memory.unwrap_or_else(|| default_memory(fuse::available_memory()));
+    let limit = args.memory.unwrap_or_else(|| default_memory(fuse::available_memory_bytes()));
     if let Some(reason) = memory.limit_memory(limit, args.allow_other, fuse::memory_meter()) {
         remark(format_args!("engramfs: warning: {reason}"));
     }

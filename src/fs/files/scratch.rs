@@ -109,7 +109,7 @@ impl MountContext {
     /// Changes `scratch/` by one operation; ENOSPC when it would hold more than
     /// `config/scratch_size` afterwards and more than before, EDQUOT beyond the owner's share of memory.
     pub(super) fn edit_scratch(&self, tree_id: &FileTreeId, op: &FileOp) -> Result<FileOutcome, Failure> {
-        let limit = self.scratch_size(tree_id)?;
+        let limit = self.scratch_bytes_max(tree_id)?;
         let held = self.scratch_session_to_edit(tree_id)?;
         let mut content = held.content.lock();
         let mut after = content.tree.clone();
@@ -136,7 +136,7 @@ impl MountContext {
     /// Returns the room in `scratch/`, of what it may hold, and how many inodes it has. In bytes. ESTALE where the
     /// branch has gone.
     pub(super) fn scratch_statfs(&self, tree_id: &FileTreeId) -> Result<StatFs, Failure> {
-        let (total_bytes, used_bytes) = (self.scratch_size(tree_id)?, self.scratch.tree_and_bytes(tree_id)?.1);
+        let (total_bytes, used_bytes) = (self.scratch_bytes_max(tree_id)?, self.scratch.tree_and_bytes(tree_id)?.1);
         let totals = self.tree(tree_id)?.totals();
         let free_bytes = total_bytes.saturating_sub(used_bytes);
         let inodes = totals.files + totals.directories;
@@ -188,8 +188,8 @@ impl MountContext {
         Ok(format!("{}\n{}", setting(Setting::Session)?, setting(Setting::Task)?).into())
     }
 
-    fn scratch_size(&self, tree_id: &FileTreeId) -> Result<u64, Failure> {
-        Ok(self.memory.scratch_size(tree_id.view.branch())?)
+    fn scratch_bytes_max(&self, tree_id: &FileTreeId) -> Result<u64, Failure> {
+        Ok(self.memory.scratch_bytes_max(tree_id.view.branch())?)
     }
 }
 
@@ -201,7 +201,7 @@ fn inode_bytes(tree: &Tree, inode: u64) -> u64 {
         None => u64::from(node.nlink().saturating_sub(1)),
     };
     tree.node(inode).map_or(0, |node| {
-        let content = node.content().map_or(0, |it| it.allocated());
+        let content = node.content().map_or(0, |it| it.allocated_bytes());
         INODE_BYTES + HARD_LINK_BYTES * further_names(node) + content + beside(node) as u64
     })
 }

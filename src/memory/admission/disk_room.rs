@@ -82,14 +82,14 @@ struct Shortage {
     lacks_files: bool,
 }
 
-/// Returns what something costs until it is sealed, of which `unsealed` bytes are kept in memory and `long` ones stay in the
+/// Returns what something costs until it is sealed, of which `unsealed_bytes` are kept in memory and `long_bytes` stay in the
 /// journal: the journal's frame, and what the seal writes.
-pub(in crate::memory) fn disk_cost(unsealed: u64, long: u64) -> u64 {
-    COMMAND_COST_BYTES + (1 + SEAL_AMPLIFICATION) * unsealed + 2 * long
+pub(in crate::memory) fn disk_cost_bytes(unsealed_bytes: u64, long_bytes: u64) -> u64 {
+    COMMAND_COST_BYTES + (1 + SEAL_AMPLIFICATION) * unsealed_bytes + 2 * long_bytes
 }
 
 /// Returns the disk bytes that a record of so many bytes counts which goes straight into a segment, never through the journal.
-pub(in crate::memory) fn bulk_disk_cost(bytes: u64) -> u64 {
+pub(in crate::memory) fn bulk_disk_cost_bytes(bytes: u64) -> u64 {
     SEAL_AMPLIFICATION * (bytes + BULK_ROW_BYTES)
 }
 
@@ -109,8 +109,8 @@ impl DiskRoom {
     }
 
     /// Notes that a seal has begun that writes so many bytes at most.
-    pub fn note_rotation(&self, needs: u64) {
-        self.seal_debt_bytes.fetch_add(needs, Ordering::AcqRel);
+    pub fn note_rotation(&self, bytes_max: u64) {
+        self.seal_debt_bytes.fetch_add(bytes_max, Ordering::AcqRel);
     }
 
     /// Notes that all is sealed that was waiting, with a manifest of so many bytes. The next write asks the disk again.
@@ -175,7 +175,7 @@ impl Memory {
             return Ok(());
         }
         let free = self.disk.space().map_or(u64::MAX, |space| space.available_bytes);
-        if free.saturating_add(room.reserve.bytes()) >= self.seal_needs() + COMMAND_COST_BYTES {
+        if free.saturating_add(room.reserve.bytes()) >= self.seal_bytes_max() + COMMAND_COST_BYTES {
             return Ok(());
         }
         if !may_wait() {
@@ -187,13 +187,13 @@ impl Memory {
 
     /// Returns the most bytes that a seal writes: what waits for it, what one under way still has to write, and a
     /// manifest.
-    fn seal_needs(&self) -> u64 {
-        let waiting = self.waiting_needs() + self.admission.room.seal_debt_bytes.load(Ordering::Acquire);
+    fn seal_bytes_max(&self) -> u64 {
+        let waiting = self.waiting_bytes_max() + self.admission.room.seal_debt_bytes.load(Ordering::Acquire);
         waiting + self.admission.room.manifest_bytes.load(Ordering::Acquire)
     }
 
     /// Returns the most bytes that a seal writes of what has come since the last one, beside the manifest.
-    pub(in crate::memory) fn waiting_needs(&self) -> u64 {
+    pub(in crate::memory) fn waiting_bytes_max(&self) -> u64 {
         SEAL_AMPLIFICATION * self.unsealed_bytes() + self.written_bytes()
     }
 
@@ -203,13 +203,13 @@ impl Memory {
 
     /// Returns the bytes that a seal may write beyond what it has to; 0 where the disk can't be asked.
     pub(in crate::memory) fn spare_bytes(&self) -> u64 {
-        self.free_bytes().saturating_sub(self.seal_needs() + FREE_MARGIN_BYTES)
+        self.free_bytes().saturating_sub(self.seal_bytes_max() + FREE_MARGIN_BYTES)
     }
 
     /// Returns how much a compaction may write: it gives back more, so the reserve counts.
     pub(in crate::memory) fn compactable_bytes(&self) -> u64 {
         let free = self.free_bytes().saturating_add(self.admission.room.reserve.bytes());
-        free.saturating_sub(self.seal_needs() + FREE_MARGIN_BYTES / 4)
+        free.saturating_sub(self.seal_bytes_max() + FREE_MARGIN_BYTES / 4)
     }
 
     /// Asks the disk what it lacks, for what is being written too.
@@ -220,7 +220,7 @@ impl Memory {
         let short = room.reserve.bytes_wanted().saturating_sub(room.reserve.bytes());
         // What is in flight counts in full although some of it may be on the disk already: too much is refused, never
         // too little.
-        let needs = self.seal_needs() + room.in_flight_bytes.load(Ordering::Acquire) + FREE_MARGIN_BYTES + short;
+        let needs = self.seal_bytes_max() + room.in_flight_bytes.load(Ordering::Acquire) + FREE_MARGIN_BYTES + short;
         let refused = room.has_refused.load(Ordering::Acquire);
         let shortage = (short > 0 || refused || needs > space.available_bytes).then(|| Shortage {
             bytes: needs.saturating_sub(space.available_bytes),

@@ -166,7 +166,7 @@ impl Settings {
     }
 
     /// Returns how many bytes `scratch/` may hold; 0 where the text does not parse.
-    pub fn scratch_size(&self) -> u64 {
+    pub fn scratch_bytes_max(&self) -> u64 {
         parse_size(self.get(Setting::ScratchSize)).unwrap_or_default()
     }
 

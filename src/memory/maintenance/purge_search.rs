@@ -316,7 +316,7 @@ impl Memory {
         for_each_state(catalog, |state| states.push(state.clone()));
         let mut packs = HashSet::new();
         let mut marks = PackMarks::default();
-        marks.mark(states.iter().map(|state| state.files()));
+        marks.mark_counting_bytes(states.iter().map(|state| state.files()));
         for (name, needed) in marks.marked() {
             if self.storage.trees.pack(&name)?.chunk_bytes()? > needed {
                 packs.insert(name);

@@ -312,7 +312,7 @@ impl Memory {
         let numbers = names.iter().filter_map(|name| Journal::parse_file_name(name));
         let journals = numbers.filter(|number| *number <= old.number()).collect();
         let new = Journal::create_after(&self.disk, &old, &self.environment.salt())?;
-        let max_written_bytes = self.waiting_needs();
+        let max_written_bytes = self.waiting_bytes_max();
         let (new, manifest, journal_segments) = self.swap_journal(new)?;
         // The manifest names the new file, so the old one must be on the device first. Until then its log records need their segments.
         new.flush_previous().inspect_err(|_| self.storage.journal_segments.lock().extend(&journal_segments))?;

@@ -80,7 +80,7 @@ struct LiveSet {
 
 impl LiveSet {
     /// Marks what some states need; returns the bytes of it that none before did.
-    fn mark<'a>(&mut self, states: impl Iterator<Item = &'a Arc<BranchVersion>>) -> u64 {
+    fn mark_counting_bytes<'a>(&mut self, states: impl Iterator<Item = &'a Arc<BranchVersion>>) -> u64 {
         let fresh: Vec<_> = states.filter(|state| self.visited.insert(Arc::as_ptr(state))).collect();
         let mut more = 0;
         for layer in fresh.iter().flat_map(|state| state.layers()) {
@@ -91,7 +91,7 @@ impl LiveSet {
             marked.union_with(&layer.visible);
             more += share(length, marked.count() - before, rows);
         }
-        more + self.packs.mark(fresh.iter().map(|state| state.files()))
+        more + self.packs.mark_counting_bytes(fresh.iter().map(|state| state.files()))
     }
 }
 
@@ -121,14 +121,14 @@ impl Memory {
     /// where a file of states or a pack can't be read.
     pub(in crate::memory) fn file_usage(&self, catalog: &Catalog) -> Result<Vec<FileUsage>, Error> {
         let mut marks = LiveSet::default();
-        marks.mark(catalog.branches.values().flat_map(|branch| {
+        marks.mark_counting_bytes(catalog.branches.values().flat_map(|branch| {
             let frozen = branch.frozen_states().flat_map(|frozen| [&frozen.state, &frozen.base]);
             [&branch.state, &branch.base].into_iter().chain(frozen)
         }));
         // What branches need is marked by now, so that only what else is needed counts for retained states.
         let mut retained = HashMap::new();
         for file in catalog.retained.files.iter() {
-            let bytes = file.length() + marks.mark([file.held()].into_iter().chain(file.full_states()));
+            let bytes = file.length() + marks.mark_counting_bytes([file.held()].into_iter().chain(file.full_states()));
             share_out(catalog, &file.infos()?, bytes, &mut retained);
         }
         self.maintenance.retained.set(retained);

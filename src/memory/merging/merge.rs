@@ -14,7 +14,7 @@ use super::merge_plan::{self, MergeContext, MergePlan};
 use super::merge_result::MergeResult;
 use super::unit_use::UnitRetry;
 use crate::lineage::{EntryOp, SignedEntry};
-use crate::memory::admission::disk_room::disk_cost;
+use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::BranchId;
 use crate::memory::command::log_record::LogRecord;
 use crate::memory::command::merge_kind::MergeKind;
@@ -88,7 +88,7 @@ impl Memory {
         // Before anything else: a file that was written to resolve a conflict must not be refused for that conflict.
         self.resolve_written_until(branch, options.deadline)?;
         // With no lock held: room is made by a collection, which seals.
-        let _room = self.reserve_room(disk_cost(0, 0))?;
+        let _room = self.reserve_room(disk_cost_bytes(0, 0))?;
         let request = MergeRequest { who, branch, merge, summary: self.find_summary(branch)?, note: &options.note };
         match self.merge_retrying_units(request, &options)? {
             MergeAttempt::Done(entry, change) => {

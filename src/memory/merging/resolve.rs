@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::merge_budget::MergeBudget;
 use super::merge_plan::{MergeContext, MergePlan};
 use crate::lineage::{Decision, Detail, EntryOp, Side};
-use crate::memory::admission::disk_room::disk_cost;
+use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::{BranchId, Catalog, CatalogChange, Resolution};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
 use crate::memory::command::merge_kind::MergeKind;
@@ -85,7 +85,7 @@ impl Memory {
             return Err(MergeError::FolderInTheWay(id.to_string()).into());
         }
         let ResolvedConflict { id, resolution, .. } = resolved;
-        let _room = self.reserve_room(disk_cost(0, 0))?;
+        let _room = self.reserve_room(disk_cost_bytes(0, 0))?;
         let change = {
             let mut writer = self.writer_for(who, &[Some(branch)])?;
             let (_, change) =

@@ -202,7 +202,7 @@ impl RollbackPlan {
 
     /// Returns whether the branch holds fewer bytes after it, so that a full disk does not refuse it.
     pub fn is_shrinking(&self) -> bool {
-        let bytes = |state: &BranchVersion| state.totals().raw_bytes + state.files().totals().allocated;
+        let bytes = |state: &BranchVersion| state.totals().raw_bytes + state.files().totals().allocated_bytes;
         bytes(&self.state) < bytes(&self.branch.state)
     }
 

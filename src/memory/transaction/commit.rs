@@ -8,7 +8,7 @@ use super::resolved_edits::{ResolvedEdits, ResolvedVersion};
 use super::shared_log::cursor_at;
 use crate::branch::{BranchVersion, check_record_id};
 use crate::lineage::SignedEntry;
-use crate::memory::admission::disk_room::{DiskReservation, bulk_disk_cost, disk_cost};
+use crate::memory::admission::disk_room::{DiskReservation, bulk_disk_cost_bytes, disk_cost_bytes};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::log_record::LogRecord;
@@ -305,7 +305,7 @@ impl Memory {
         }
         self.check_record_quota(branch, records.iter().map(|record| (record.id(), record.bytes())))?;
         let bytes = records.iter().map(StampedRecord::bytes).sum::<usize>();
-        let _room = self.reserve_room(disk_cost(0, 0) + bulk_disk_cost(bytes as u64))?;
+        let _room = self.reserve_room(disk_cost_bytes(0, 0) + bulk_disk_cost_bytes(bytes as u64))?;
         // A segment has its rows in the order of ids.
         records.sort_by(|one, other| one.id().cmp(other.id()));
         let rows: Vec<Row> =
@@ -373,11 +373,11 @@ impl Memory {
 /// Returns what edits cost; nothing where they only delete.
 fn edits_disk_cost(resolved: &ResolvedEdits, is_bulk: bool) -> Option<u64> {
     let cost = |content: &RecordContent| match content.bytes() as u64 {
-        bytes if is_bulk => bulk_disk_cost(bytes),
-        bytes => disk_cost(bytes, 0),
+        bytes if is_bulk => bulk_disk_cost_bytes(bytes),
+        bytes => disk_cost_bytes(bytes, 0),
     };
     let versions = resolved.puts().map(|(_, version)| cost(&version.content)).sum::<u64>();
-    (!resolved.only_deletes()).then_some(disk_cost(0, 0) + versions)
+    (!resolved.only_deletes()).then_some(disk_cost_bytes(0, 0) + versions)
 }
 
 /// What the rows of a segment were made of, looked at again under the lock.

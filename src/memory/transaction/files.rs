@@ -12,7 +12,7 @@ use super::transact::LogTail;
 use super::writer::WriterGuard;
 use crate::journal::{FrameKind, Journal};
 use crate::lineage::ITEMS_MAX;
-use crate::memory::admission::disk_room::disk_cost;
+use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::{Branch, BranchId, Catalog, OrphanFile, View};
 use crate::memory::command::log_record::COMMAND_BYTES;
@@ -264,7 +264,8 @@ impl Memory {
             true => self.ensure_room_to_free().map(|()| None)?,
             false => {
                 let bytes = content_bytes(&edit.op);
-                Some(self.reserve_room(if direct.is_some() { disk_cost(0, bytes) } else { disk_cost(bytes, 0) })?)
+                let (unsealed_bytes, long_bytes) = if direct.is_some() { (0, bytes) } else { (bytes, 0) };
+                Some(self.reserve_room(disk_cost_bytes(unsealed_bytes, long_bytes))?)
             }
         };
         let (outcome, _before) = {

@@ -10,7 +10,7 @@ use super::files::split_mac;
 use super::transact::LogTail;
 use crate::journal::FrameKind;
 use crate::lineage::EntryOp;
-use crate::memory::admission::disk_room::disk_cost;
+use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::{BranchId, Catalog, CatalogChange, LeaseState};
 use crate::memory::command::log_record::{COMMAND_BYTES, Command, CommandSpec, LogRecord};
 use crate::memory::command::plan_context::PlanContext;
@@ -98,7 +98,7 @@ impl Memory {
         if self.leases.add_holder(branch) {
             return Ok(lease());
         }
-        let _room = self.reserve_room(disk_cost(0, 0))?;
+        let _room = self.reserve_room(disk_cost_bytes(0, 0))?;
         // A lease that was lost a moment ago gets its entry before the new one.
         self.note_lost_lease(branch)?;
         let mut writer = self.writer_for(who, &[])?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::commit::CommitReceipt;
 use super::transact::LogTail;
 use crate::lineage::SignedEntry;
-use crate::memory::admission::disk_room::disk_cost;
+use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::{BranchId, Catalog, Revision, StateSource};
 use crate::memory::command::log_record::LogRecord;
 use crate::memory::merging::find_state::FoundState;
@@ -46,7 +46,7 @@ impl Memory {
                 Ok(planned) if !planned.is_shrinking() && room.is_none() => {
                     // Room is found with no lock held; under the writer lock the plan is checked again.
                     drop(writer);
-                    room = Some(self.reserve_room(disk_cost(0, 0))?);
+                    room = Some(self.reserve_room(disk_cost_bytes(0, 0))?);
                     earlier = Some(planned);
                 }
                 Ok(planned) => {

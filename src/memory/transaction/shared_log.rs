@@ -10,7 +10,7 @@ use super::files::split_mac;
 use super::transact::LogTail;
 use crate::journal::FrameKind;
 use crate::lineage::EntryOp;
-use crate::memory::admission::disk_room::disk_cost;
+use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::shared_log::{OWN_LOG, SharedLogCursor, event_record_id, log_entry_id, log_entry_number};
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
@@ -109,7 +109,7 @@ impl Memory {
         entries: &[SharedLogEntryInput],
     ) -> Result<AppendReceipt, Error> {
         let bytes = entries.iter().map(|entry| entry.bytes() as u64).sum::<u64>();
-        let _room = self.reserve_room(disk_cost(bytes, 0))?;
+        let _room = self.reserve_room(disk_cost_bytes(bytes, 0))?;
         let (mut receipt, mut nothing_new) = (AppendReceipt::default(), false);
         let command = || {
             let catalog = self.catalog().clone();
@@ -134,7 +134,7 @@ impl Memory {
     ///
     /// Kind `Invalid` behind the last entry.
     pub fn move_cursor(&self, who: &Actor, branch: BranchId, entry: u64) -> Result<(), Error> {
-        let _room = self.reserve_room(disk_cost(0, 0))?;
+        let _room = self.reserve_room(disk_cost_bytes(0, 0))?;
         let mut writer = self.writer_for(who, &[])?;
         let journal = writer.writable()?;
         let cursor = cursor_at(&self.catalog(), branch, entry)?;

@@ -6,7 +6,7 @@ use super::files::split_mac;
 use super::shared_events::{EventOrigin, EventSubject, LogOwner};
 use super::transact::LogTail;
 use crate::journal::FrameKind;
-use crate::memory::admission::disk_room::disk_cost;
+use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::settings::{Setting, parse_duration_nanos};
 use crate::memory::catalog::signals::{
     LEASE_LIFETIME, Publisher, SESSION_SCOPE, SIGNAL_BYTES_MAX, Signal, SignalChange, SignalId, SignalLifetime,
@@ -364,7 +364,7 @@ impl Memory {
         let frees_room = bytes == 0;
         let _room = match frees_room {
             true => self.ensure_room_to_free().map(|()| None)?,
-            false => Some(self.reserve_room(disk_cost(bytes as u64, 0))?),
+            false => Some(self.reserve_room(disk_cost_bytes(bytes as u64, 0))?),
         };
         let owner = {
             let mut writer = self.writer_for(who, &[])?;

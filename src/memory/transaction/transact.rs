@@ -9,7 +9,7 @@ use super::files::PendingFiles;
 use super::writer::WriterGuard;
 use crate::journal::{FrameKind, Journal};
 use crate::lineage::{Entry, EntryOp, MacKey, PublicKey, SignedEntry};
-use crate::memory::admission::disk_room::disk_cost;
+use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::CatalogChange;
 use crate::memory::catalog::{BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::{BULK_ROW_BYTES, COMMAND_BYTES, Command, LogRecord};
@@ -169,7 +169,7 @@ impl Memory {
         branches: &[Option<BranchId>],
         command: impl FnOnce() -> Result<C, Error>,
     ) -> Result<Arc<SignedEntry>, Error> {
-        let _room = self.reserve_room(disk_cost(0, 0))?;
+        let _room = self.reserve_room(disk_cost_bytes(0, 0))?;
         self.transact_without_reserving(who, branches, command)
     }
 

@@ -248,8 +248,8 @@ impl Memory {
 
     /// Returns how many bytes a branch's `scratch/` may hold, at most 1 GiB. 64 MiB unless `config/scratch_size` says
     /// otherwise. Fails only with `Gone`, where the branch has ended.
-    pub fn scratch_size(&self, branch: BranchId) -> Result<u64, Error> {
-        Ok(self.catalog().branch(branch)?.settings.scratch_size())
+    pub fn scratch_bytes_max(&self, branch: BranchId) -> Result<u64, Error> {
+        Ok(self.catalog().branch(branch)?.settings.scratch_bytes_max())
     }
 
     /// Returns what has that hash: a version of a record or a file, an entry, or a head.

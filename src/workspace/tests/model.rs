@@ -47,7 +47,7 @@ fn check(tree: &Tree, plain: &Plain, packs: &dyn Packs) {
         if let Some(content) = tree.node(*inode).unwrap().content() {
             let mut chunks = Chunks::default();
             let allocated = chunks.apply_differences(Chunks::default().differences(&content.chunks)).unwrap();
-            assert_eq!(content.allocated(), allocated);
+            assert_eq!(content.allocated_bytes(), allocated);
             let is_unsealed = content.is_unsealed();
             assert!(!is_unsealed || tree.unsealed.contains(inode));
         }

@@ -35,7 +35,8 @@ pub fn manifest_parts(parts: &[&[u8]]) {
     for branch in catalog.branches.values() {
         branch.settings.rules();
         let _ = Setting::ALL.map(|setting| branch.settings.get(setting).len());
-        let _ = (branch.settings.duration_nanos(Setting::Keep), branch.settings.scratch_size(), branch.state.head());
+        let _ =
+            (branch.settings.duration_nanos(Setting::Keep), branch.settings.scratch_bytes_max(), branch.state.head());
     }
     let _ = Manifest { catalog, ..Manifest::empty() }.to_bytes(&[]);
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::lineage::{Detail, EntryOp};
-use crate::memory::admission::disk_room::disk_cost;
+use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::{BranchId, CatalogChange, Checkpoint, check_label};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, SharedEvent};
 use crate::memory::command::plan_context::PlanContext;
@@ -157,7 +157,7 @@ impl Memory {
             };
             Ok(TakeCheckpoint { branch, label: label.into(), text: text.unwrap_or_default().into(), log })
         };
-        let _room = self.reserve_room(disk_cost(text.map_or(0, |text| text.len() as u64), 0))?;
+        let _room = self.reserve_room(disk_cost_bytes(text.map_or(0, |text| text.len() as u64), 0))?;
         self.transact_without_reserving(who, &[Some(branch)], command).map(drop)
     }
 

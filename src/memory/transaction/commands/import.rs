@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::user::RegisterUser;
 use crate::branch::check_name;
 use crate::lineage::{Detail, EntryOp};
-use crate::memory::admission::disk_room::disk_cost;
+use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::agents::{AGENT_NAMES_MAX, AgentHolder};
 use crate::memory::catalog::settings::{Setting, check};
 use crate::memory::catalog::shared_log::parse_closed_name;
@@ -74,7 +74,7 @@ impl Memory {
     /// Has a uid have the name that another store knows it by, 200 bytes of one line at most; else kind `Invalid`.
     pub fn import_user(&self, uid: u32, name: &str) -> Result<(), Error> {
         let who = Actor { uid, gid: 0, name: check(Setting::Agent, name)?.into() };
-        let _room = self.reserve_room(disk_cost(0, 0))?;
+        let _room = self.reserve_room(disk_cost_bytes(0, 0))?;
         // Where the uid is new, that writes its name down.
         let mut writer = self.writer_for(&who, &[])?;
         if self.catalog().user(uid) == who.name {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::lineage::{Detail, EntryOp};
-use crate::memory::admission::disk_room::disk_cost;
+use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::agents::AgentHolder;
 use crate::memory::catalog::settings::{Setting, check, parse_duration_nanos};
 use crate::memory::catalog::{BranchId, CatalogChange};
@@ -124,7 +124,7 @@ impl Memory {
         let _room = if shortens {
             self.ensure_room_to_free().map(|()| None)?
         } else {
-            Some(self.reserve_room(disk_cost(0, 0))?)
+            Some(self.reserve_room(disk_cost_bytes(0, 0))?)
         };
         self.transact_without_reserving(who, &[Some(branch)], command)?;
         let settings = self.catalog().branches.get(&branch).map(|branch| branch.settings.clone());
