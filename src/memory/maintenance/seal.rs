@@ -147,7 +147,7 @@ impl MaintenanceThread {
 }
 
 /// The store at the moment a new journal file began.
-struct RotationSnapshot {
+struct Rotation {
     /// The store as it was, whose states are not moved to new files yet.
     manifest: Manifest,
     /// Numbers of the older journal files, removed once a manifest names the new one.
@@ -224,7 +224,7 @@ impl Memory {
         compaction: &Compaction,
         spare_bytes: u64,
     ) -> Result<Catalog, Error> {
-        let RotationSnapshot { manifest, journals, journal_segments, max_written_bytes } = self.rotate()?;
+        let Rotation { manifest, journals, journal_segments, max_written_bytes } = self.rotate()?;
         self.admission.room.note_rotation(max_written_bytes);
         let (catalog, frees_files) =
             self.seal_rotated(stored, manifest, compaction, spare_bytes).inspect_err(|error| {
@@ -304,7 +304,7 @@ impl Memory {
 
     /// Begins a new journal file. It is made and the one before is flushed while others write; they wait for the
     /// exchange of the two alone.
-    fn rotate(&self) -> Result<RotationSnapshot, Error> {
+    fn rotate(&self) -> Result<Rotation, Error> {
         self.sync()?;
         let old = self.journal().ok_or_else(|| Error::ReadOnly("it was opened for reading".to_owned()))?;
         let names =
@@ -316,7 +316,7 @@ impl Memory {
         let (new, manifest, journal_segments) = self.swap_journal(new)?;
         // The manifest names the new file, so the old one must be on the device first. Until then its log records need their segments.
         new.flush_previous().inspect_err(|_| self.storage.journal_segments.lock().extend(&journal_segments))?;
-        Ok(RotationSnapshot { manifest, journals, journal_segments, max_written_bytes })
+        Ok(Rotation { manifest, journals, journal_segments, max_written_bytes })
     }
 
     /// Puts a new journal file in place of the one in use.

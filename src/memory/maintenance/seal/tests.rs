@@ -73,7 +73,7 @@ fn an_opening_finds_what_was_gone_back_to_while_a_seal_wrote() {
     let old = entries[10];
     // It need not stay, and nobody has said so yet.
     assert!(memory.catalog().outdated_states(memory.now()).unwrap().contains(&(main.0, old)));
-    let RotationSnapshot { manifest, .. } = memory.rotate().unwrap();
+    let Rotation { manifest, .. } = memory.rotate().unwrap();
     memory.rollback(&who, main, &old.to_string()).unwrap();
     let expected = head(&memory, main);
     memory.seal_rotated(&mut memory.storage.manifest.lock(), manifest, &Compaction::Small, u64::MAX).unwrap();
@@ -110,7 +110,7 @@ fn an_opening_finds_what_was_gone_back_to_after_states_were_thinned() {
     let who = Actor { uid: 0, gid: 0, name: "root".into() };
     let (disk, memory, main) = with_thinned_states(&who);
     (0..600).for_each(|number| _ = commit(&memory, &who, main, number));
-    let RotationSnapshot { manifest, .. } = memory.rotate().unwrap();
+    let Rotation { manifest, .. } = memory.rotate().unwrap();
     // One state came while the seal wrote, so that positions go on after it.
     commit(&memory, &who, main, 600);
     memory.seal_rotated(&mut memory.storage.manifest.lock(), manifest, &Compaction::Small, u64::MAX).unwrap();
@@ -289,7 +289,7 @@ fn a_seal_leaves_files_in_the_index_that_were_written_while_it_ran() {
     let main = memory.root("main").unwrap();
     write_file(&memory, main, "before.txt", b"green tea".to_vec());
     memory.wait_until_files_indexed();
-    let RotationSnapshot { manifest, .. } = memory.rotate().unwrap();
+    let Rotation { manifest, .. } = memory.rotate().unwrap();
     write_file(&memory, main, "after.txt", b"black coffee".to_vec());
     memory.wait_until_files_indexed();
     let counts = || memory.visible_files(&View::Branch(main)).unwrap().unwrap().counts();
