@@ -149,6 +149,30 @@ mod tests {
     }
 
     #[test]
+    fn a_power_cut_while_the_note_is_written_leaves_the_old_or_the_new_one() {
+        let old = LostTemporary { branch: BranchId(7), uid: 1000, time: Time(5), name: "a~".into() };
+        let new = [old.clone(), LostTemporary { name: "b~".into(), ..old.clone() }];
+        let old = [old];
+        for nth in 1.. {
+            let disk = ForgetfulDisk::new();
+            write(&disk, &old).unwrap();
+            let faulty = FaultyDisk::new(disk.clone());
+            faulty.plan(Fault { sticky: true, ..Fault::once(nth, DiskCall::CHANGES, libc::EIO) });
+            let is_written = write(&faulty, &new).is_ok();
+            for seed in 0..32 {
+                let cut = disk.power_cut(seed);
+                let found = read(&read_file(&cut, PATH).unwrap()).unwrap();
+                assert!(found == new || (found == old && !is_written), "call {nth}, seed {seed}: {found:?}");
+                // What was left under the other name is not in the way.
+                write(&cut, &new).unwrap();
+            }
+            if is_written {
+                break;
+            }
+        }
+    }
+
+    #[test]
     fn what_was_lost_reads_back_and_no_flipped_bit_passes() {
         let disk = ForgetfulDisk::new();
         let one = LostTemporary { branch: BranchId(7), uid: 1000, time: Time(-5), name: ".a.json".into() };
