@@ -8,7 +8,7 @@ use engramfs::journal::{FILE_HEADER_BYTES, Frame, FrameKind, Journal, JournalErr
 use engramfs::memory::{Kind, Memory, OpenMode, View};
 
 use crate::shrink::run_steps;
-use crate::story::{SCRIPT, Step, Story, random_steps, recover};
+use crate::story::{Log, SCRIPT, Step, Story, random_steps, recover};
 use crate::support::{Chance, environment, main_of, open, put, rounds, stride, verify, who};
 
 /// Runs the steps up to the `nth` call that changes the disk: from there on nothing reaches it.
@@ -27,20 +27,24 @@ fn run_until(disk: &ForgetfulDisk, steps: &[Step], seed: u64, nth: u64) -> (Stor
     (story, done)
 }
 
-/// Cuts the power at every call of a history, with several outcomes each; returns what went wrong.
+/// Cuts the power at every call of a history, with several outcomes each, and lets the process die there; returns what went
+/// wrong.
 fn cut_everywhere(steps: &[Step], seed: u64, outcomes: u64, ignore_sync: bool, stride: usize) -> Vec<String> {
     let mut wrong = Vec::new();
     for nth in (1..).step_by(stride) {
         let disk = ForgetfulDisk::new();
         disk.ignore_sync(ignore_sync);
         let (story, done) = run_until(&disk, steps, seed, nth);
-        let mut check = |outcome: &str, cut: ForgetfulDisk| {
-            if let Err(error) = recover(&cut, &story.log, story.log.synced) {
+        let mut check = |outcome: &str, cut: ForgetfulDisk, log: &Log, least: u64| {
+            if let Err(error) = recover(&cut, log, least) {
                 wrong.push(format!("seed {seed}, call {nth}, {outcome}: {error}"));
             }
         };
-        check("nothing kept", disk.power_cut_keep_nothing());
-        (0..outcomes).for_each(|cut| check(&format!("cut {cut}"), disk.power_cut(nth * 1000 + cut)));
+        let (log, synced) = (&story.log, story.log.synced);
+        check("nothing kept", disk.power_cut_keep_nothing(), log, synced);
+        (0..outcomes).for_each(|cut| check(&format!("cut {cut}"), disk.power_cut(nth * 1000 + cut), log, synced));
+        // The process died in the middle of a step, and the machine did not.
+        check("all kept", disk.power_cut_keep_all(), &log.without_loss(), log.acknowledged);
         if done {
             return wrong;
         }
@@ -99,7 +103,7 @@ fn the_check_finds_losses_other_entries_and_mixes() {
         story.step(step).unwrap();
     }
     let last = story.log.acknowledged;
-    let fails = |disk: ForgetfulDisk, log: &crate::story::Log, what: &str| {
+    let fails = |disk: ForgetfulDisk, log: &Log, what: &str| {
         let error = recover(&disk, log, last).unwrap_err();
         assert!(error.contains(what), "{error}");
     };
