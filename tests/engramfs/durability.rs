@@ -62,7 +62,7 @@ fn what_was_synced_survives_a_power_cut_at_every_call_of_the_script() {
 fn what_was_synced_survives_power_cuts_in_random_histories() {
     for seed in 0..rounds(8) as u64 {
         run_steps(seed, &random_steps(&mut Chance(seed), 30), |steps| {
-            let wrong = cut_everywhere(steps, seed, 3, false, 3);
+            let wrong = cut_everywhere(steps, seed, 3, false, stride(3));
             assert!(wrong.is_empty(), "{} of the cuts: {wrong:#?}", wrong.len());
         });
     }
