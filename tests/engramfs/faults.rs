@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use engramfs::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
+use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
+use engramfs::journal::Journal;
 use engramfs::memory::{Error, Kind, View};
 
 use crate::story::{Step, Story, recover};
@@ -271,6 +272,25 @@ fn fail_each_of(work: &dyn Fn(&mut Story) -> Result<(), Error>) -> u64 {
 fn a_seal_that_fails_anywhere_loses_nothing_and_the_next_one_succeeds() {
     let failures = fail_each_of(&|story| story.step(Seal));
     assert!(failures >= 15, "{failures}");
+}
+
+/// Nobody waits for the folder once older journal files are removed, so a power cut brings them back.
+#[test]
+fn journal_files_that_outlive_their_seal_are_not_read_and_go_with_the_next_one() {
+    let disk = ForgetfulDisk::new();
+    let mut story = Story::begin(Arc::new(disk.clone()), 3).unwrap();
+    for step in [Commit, Fork, Commit, Seal] {
+        story.step(step).unwrap();
+    }
+    let cut = disk.power_cut_keep_nothing();
+    assert_eq!(cut.list("journal").unwrap().len(), 2);
+    recover(&cut, &story.log, story.log.synced).unwrap();
+    // A reader of the old file would report this.
+    let old = Journal::file_path(1);
+    cut.flip(&old, cut.bytes(&old).unwrap().len() as u64 / 2, 1).unwrap();
+    let memory = open_on(Arc::new(cut.clone())).unwrap();
+    memory.seal().unwrap();
+    assert_eq!(cut.list("journal").unwrap().len(), 1);
 }
 
 #[test]
