@@ -357,6 +357,34 @@ fn a_store_that_is_closed_while_a_graph_is_built_goes_on_with_it_later() {
     assert!(!ask(&memory, &view, &chance.vector(DIM), 10, &plain()).exact);
 }
 
+/// The power may fail between a graph's file and the manifest that is to name it.
+#[test]
+fn a_graph_that_no_manifest_names_is_removed_by_gc_or_built_again_as_it_was() {
+    let (disk, mut chance) = (ForgetfulDisk::new(), Chance(3));
+    let memory = open_with(&disk, u32::MAX);
+    let edits = (0..200).map(|number| note(number, &mut chance)).collect();
+    memory.commit(&who(), main_of(&memory), edits).unwrap();
+    memory.close().unwrap();
+    drop(memory);
+    let cut = disk.power_cut_keep_all();
+    let memory = open(&disk);
+    memory.wait_until_indexed();
+    memory.close().unwrap();
+    let names = graphs(&disk);
+    let [name] = &names[..] else { panic!("one graph, found {names:?}") };
+    let path = format!("segments/{name}");
+    cut.replace(&path, disk.bytes(&path).unwrap()).unwrap();
+    verify(&cut).unwrap();
+    let again = cut.power_cut_keep_all();
+    let memory = open_with(&cut, u32::MAX);
+    memory.gc(&who(), None, false).unwrap();
+    assert_eq!(graphs(&cut), [""; 0]);
+    let memory = open(&again);
+    memory.wait_until_indexed();
+    memory.gc(&who(), None, false).unwrap();
+    assert_eq!(graphs(&again), names);
+}
+
 #[test]
 fn a_damaged_graph_is_found_at_its_first_walk_and_never_walked() {
     let (disk, memory, fork) = indexed();
