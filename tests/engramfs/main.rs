@@ -31,6 +31,8 @@ mod embedding;
 mod eval;
 /// Every disk call fails in turn.
 mod faults;
+/// Operations on files at power cuts.
+mod file_crashes;
 /// Text files as answers to queries.
 mod file_search;
 /// Files without a mount: rules, lifetimes, rollback, what lost.
