@@ -236,15 +236,52 @@ fn error_codes() -> impl Iterator<Item = &'static str> {
     lines.filter_map(|line| line.split(' ').next())
 }
 
+/// The rows of the table "Crash cases".
+fn crash_rows(page: &str) -> Vec<&str> {
+    let section = page.split("\n## ").find(|section| section.starts_with("Crash cases\n"));
+    section.unwrap_or_default().lines().filter(|line| line.starts_with('|')).skip(2).collect()
+}
+
 /// Each row of the table "Crash cases" names a test.
 pub fn untested_crashes(page: &str) -> Vec<String> {
-    let section = page.split("\n## ").find(|section| section.starts_with("Crash cases\n"));
-    let rows: Vec<&str> = section.unwrap_or_default().lines().filter(|line| line.starts_with('|')).skip(2).collect();
+    let rows = crash_rows(page);
     if rows.is_empty() {
         return vec!["the page has no table of crash cases".to_owned()];
     }
     let untested = rows.into_iter().filter(|row| quoted_tests(row).next().is_none());
     untested.map(|row| format!("the crash case names no test: {row}")).collect()
+}
+
+/// A test stands in one row of the table "Crash cases": several that rest on the same one do not say which asserts what.
+pub fn repeated_crash_tests(page: &str) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in crash_rows(page) {
+        let named: BTreeSet<&str> = quoted_tests(row).collect();
+        named.into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    }
+    let repeated = counts.into_iter().filter(|(_, count)| *count > 1);
+    repeated.map(|(name, count)| format!("the test {name} stands in {count} crash cases")).collect()
+}
+
+/// A test that cuts the power or has a call fail is in a row of the table "Crash cases", or one of the exceptions.
+pub fn unlisted_crash_tests(page: &str, sources: &[&Source], exceptions: &[&str]) -> Vec<String> {
+    let named: BTreeSet<&str> = crash_rows(page).into_iter().flat_map(quoted_tests).collect();
+    let crashes = |body: &str| body.contains(".power_cut") || has_word(body, "Fault");
+    let tests = sources.iter().flat_map(|file| tests_with_bodies(&file.code));
+    let unlisted: Vec<&str> =
+        tests.filter(|(name, body)| crashes(body) && !named.contains(name)).map(|(name, _)| name).collect();
+    let found = unlisted.iter().filter(|name| !exceptions.contains(*name));
+    let found = found.map(|name| format!("the test {name} is in no crash case"));
+    let needless = exceptions.iter().filter(|name| !unlisted.contains(*name));
+    found.chain(needless.map(|name| format!("needs no exception or is not there: {name}"))).collect()
+}
+
+/// The tests of a file that stand in no module of it: name and body of each.
+fn tests_with_bodies(code: &str) -> impl Iterator<Item = (&str, &str)> {
+    code.split("#[test]").skip(1).filter_map(|part| {
+        let (name, rest) = part.split_once("fn ")?.1.split_once('(')?;
+        Some((name, rest.split("\n}").next().unwrap_or(rest)))
+    })
 }
 
 /// One name of a type that others can see means one thing.

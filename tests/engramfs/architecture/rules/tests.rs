@@ -184,6 +184,28 @@ fn a_crash_case_without_a_test_is_found() {
 }
 
 #[test]
+fn a_test_in_two_crash_cases_is_found() {
+    let page = |rows: &str| format!("x\n\n## Crash cases\n\n| # | test |\n|---|---|\n{rows}");
+    let once = page("| 1 | `it_is_as_said`, and again `it_is_as_said` |\n| 2 | `it_is_as_told` |\n");
+    assert!(repeated_crash_tests(&once).is_empty());
+    assert_eq!(repeated_crash_tests(&page("| 1 | `it_is_as_said` |\n| 2 | `it_is_as_said` |\n")).len(), 1);
+}
+
+#[test]
+fn a_test_of_crashes_in_no_crash_case_is_found() {
+    let cuts = "#[test]\nfn it_cuts_the_power() {\n disk.power_cut(1);\n}\n";
+    let fails = "#[test]\nfn it_has_calls_fail() {\n Fault::once(1);\n}\n";
+    let neither = "#[test]\nfn it_does_neither_of_both() {\n FaultyDisk::new();\n}\nfn f() {\n disk.power_cut(2);\n}\n";
+    let tree = tree(&[("a.rs", &[cuts, fails, neither].concat())]);
+    let sources: Vec<&Source> = tree.iter().collect();
+    let page = "x\n\n## Crash cases\n\n| # | test |\n|---|---|\n| 1 | `it_cuts_the_power` |\n";
+    let unlisted = |exceptions: &[&str]| unlisted_crash_tests(page, &sources, exceptions);
+    assert_eq!(unlisted(&[]), ["the test it_has_calls_fail is in no crash case"]);
+    assert!(unlisted(&["it_has_calls_fail"]).is_empty());
+    assert_eq!(unlisted(&["it_has_calls_fail", "it_cuts_the_power"]).len(), 1);
+}
+
+#[test]
 fn types_of_one_name_are_found_where_others_see_them() {
     let one = ("a/x.rs", "pub(super) struct Place<'a> {\npub enum Error {\nstruct Own;\n");
     let other = (
