@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engramfs::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
-use engramfs::memory::{FILES_ROOT, FileName, FileOp, Memory, RenameMode, View};
+use engramfs::memory::{BranchId, FILES_ROOT, FileName, FileOp, Memory, MergeKind, RenameMode, View};
 
 use crate::support::{main_of, make_file, open, open_on, put, stride, verify, who};
 
@@ -20,17 +20,20 @@ enum Do {
     /// The file that was unlinked last is written to.
     WriteUnnamed,
     Commit,
+    /// A file of a fork is written to, and the fork merged.
+    Merge,
     Sync,
     Seal,
+    Collect,
 }
 
-use Do::{Commit, Create, Rename, Seal, Sync, Unlink, Write, WriteUnnamed};
+use Do::{Collect, Commit, Create, Merge, Rename, Seal, Sync, Unlink, Write, WriteUnnamed};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Bytes of a write that stay in the journal.
 const LONG: usize = 100_001;
 
-const SCRIPT: [Do; 22] = [
+const SCRIPT: [Do; 25] = [
     Create("a"),
     Write("a", 10),
     Sync,
@@ -48,6 +51,9 @@ const SCRIPT: [Do; 22] = [
     Rename("c", "b"),
     Write("b", 30),
     Sync,
+    Commit,
+    Merge,
+    Collect,
     Write("a", 5),
     Create("c"),
     Unlink("c"),
@@ -88,10 +94,19 @@ fn perform(memory: &Memory, what: Do, unnamed: &mut u64) -> bool {
             edit(FileOp::Unlink { parent: FILES_ROOT, name: name(path), keep: true })
         }
         WriteUnnamed => write(*unnamed, 50),
-        Commit => memory.commit(&who(), main, vec![put("r", None, Some("text"))]).is_ok(),
+        Commit => memory.commit(&who(), main, vec![put("r", None, Some(&memory.version().to_string()))]).is_ok(),
+        Merge => memory.fork(&who(), main, "fork", None).is_ok_and(|fork| merge(memory, fork)),
         Sync => memory.sync().is_ok(),
         Seal => memory.seal().is_ok(),
+        Collect => memory.gc(&who(), None, false).is_ok(),
     }
+}
+
+/// Writes to a file of a fork and merges it; returns whether both were acknowledged.
+fn merge(memory: &Memory, fork: BranchId) -> bool {
+    let inode = memory.files(&View::Branch(fork)).unwrap().lookup(FILES_ROOT, b"a").unwrap();
+    let op = FileOp::Write { inode, offset: 0, bytes: b"of the fork"[..].into() };
+    memory.edit(&who(), fork, op).is_ok() && memory.merge(&who(), fork, MergeKind::Merge, false).is_ok()
 }
 
 /// What a run of the script came to.
@@ -121,8 +136,8 @@ fn run(nth: u64, ignore_sync: bool) -> Run {
         }
         match what {
             Sync => synced = states.len(),
-            Seal => (synced, is_pending) = (states.len(), false),
-            Commit => is_pending = false,
+            Seal | Collect => (synced, is_pending) = (states.len(), false),
+            Commit | Merge => is_pending = false,
             WriteUnnamed => {}
             Create(_) | Write(..) | Rename(..) | Unlink(_) => is_pending = true,
         }
