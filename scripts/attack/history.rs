@@ -68,7 +68,7 @@ fn make(store: &Path, entries: u64) {
     let mut branches: Vec<BranchId> =
         (0..READERS).map(|n| memory.fork(&who(), main, &format!("agent-{n}"), None).unwrap()).collect();
     branches.push(main);
-    for number in memory.version()..entries {
+    for number in memory.last_seq()..entries {
         commit(&memory, branches[number as usize % branches.len()], number);
     }
     memory.seal().unwrap();

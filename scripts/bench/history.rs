@@ -38,7 +38,7 @@ fn looks() {
     memory.set(&who(), main, Setting::KeepEvery, "0s").unwrap();
     let commit = |number| {
         let head = memory.commit(&who(), main, record(number)).unwrap().head;
-        (memory.version(), head)
+        (memory.last_seq(), head)
     };
     let entries: Vec<(u64, Hash)> = (0..KEPT).map(commit).collect();
     memory.gc(&who(), None, false).unwrap();
@@ -84,7 +84,7 @@ fn reverts() {
         };
         write(fork, 0);
         memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
-        let merge = memory.version();
+        let merge = memory.last_seq();
         write(main, 1);
         let entry = Revision::parse(&merge.to_string()).unwrap();
         micros(|| {

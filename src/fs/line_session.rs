@@ -45,7 +45,7 @@ pub(super) trait LineProtocol: Send + Sync {
 
     /// Does the requests of one write, numbered from `first`, and returns their outcomes up to the
     /// first failure; no more are begun once the answers are longer than `room`.
-    fn perform_all(
+    fn perform_batch(
         &self,
         context: &OpenContext,
         requests: &[Self::Request],
@@ -173,7 +173,7 @@ impl<S: LineProtocol> LineSession<S> {
         };
         let room = UNREAD_BYTES_MAX.checked_sub(answer.lock().len());
         let outcomes =
-            room.map(|room| self.protocol.perform_all(&self.context, requests, first, room)).unwrap_or_default();
+            room.map(|room| self.protocol.perform_batch(&self.context, requests, first, room)).unwrap_or_default();
         let (mut done, mut failure) = (0, None);
         for (outcome, request) in outcomes.into_iter().zip(requests) {
             match outcome {
@@ -193,7 +193,7 @@ impl<S: LineProtocol> LineSession<S> {
         if done > 0 {
             self.context.mount.answers.insert(&self.context.view, S::FILE, self.context.caller.uid, &answer);
         }
-        // `perform_all` begins no more of them once the answers are longer than the room.
+        // `perform_batch` begins no more of them once the answers are longer than the room.
         if failure.is_none() && done < requests.len() {
             failure = Some(SpaceRefusal::UnreadAnswers(UNREAD_BYTES_MAX >> 20).into());
         }

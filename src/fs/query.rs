@@ -40,7 +40,13 @@ impl LineProtocol for QueryFile {
     }
 
     /// A query changes nothing, so those of a write are answered on all processors.
-    fn perform_all(&self, context: &OpenContext, queries: &[Query], first: usize, room: usize) -> Vec<RequestOutcome> {
+    fn perform_batch(
+        &self,
+        context: &OpenContext,
+        queries: &[Query],
+        first: usize,
+        room: usize,
+    ) -> Vec<RequestOutcome> {
         batch::run_in_parallel(queries, room, |at, query| self.perform(context, query, first + at))
     }
 }

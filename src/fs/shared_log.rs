@@ -38,7 +38,7 @@ impl LineProtocol for AppendFile {
     }
 
     /// The lines of one write are one batch, and have one answer.
-    fn perform_all(
+    fn perform_batch(
         &self,
         context: &OpenContext,
         entries: &[SharedLogEntryInput],

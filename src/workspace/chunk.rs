@@ -23,7 +23,7 @@ pub(super) enum Chunk {
     /// Bytes in memory, which a seal moves into a pack.
     Unsealed(Arc<UnsealedChunk>),
     /// 64 KiB in the file that they were written down in.
-    Written(Arc<AppendedChunk>),
+    Appended(Arc<AppendedChunk>),
     /// Bytes in a pack, read and checked each time.
     Sealed(Arc<PackedChunk>),
 }
@@ -62,7 +62,7 @@ impl PartialEq for Chunk {
         match (self, other) {
             (Chunk::Zeros(mine), Chunk::Zeros(theirs)) => mine == theirs,
             (Chunk::Unsealed(mine), Chunk::Unsealed(theirs)) => Arc::ptr_eq(mine, theirs),
-            (Chunk::Written(mine), Chunk::Written(theirs)) => Arc::ptr_eq(mine, theirs),
+            (Chunk::Appended(mine), Chunk::Appended(theirs)) => Arc::ptr_eq(mine, theirs),
             (Chunk::Sealed(mine), Chunk::Sealed(theirs)) => Arc::ptr_eq(mine, theirs) || mine == theirs,
             _ => false,
         }
@@ -190,7 +190,7 @@ impl Chunk {
         match self {
             Chunk::Zeros(length) => *length,
             Chunk::Unsealed(unsealed) => unsealed.length,
-            Chunk::Written(_) => CHUNK_BYTES as u32,
+            Chunk::Appended(_) => CHUNK_BYTES as u32,
             Chunk::Sealed(sealed) => sealed.length_bytes,
         }
     }
@@ -205,7 +205,7 @@ impl Chunk {
         match self {
             Chunk::Zeros(_) => None,
             Chunk::Unsealed(unsealed) => unsealed.hash(),
-            Chunk::Written(written) => Some(written.hash),
+            Chunk::Appended(written) => Some(written.hash),
             Chunk::Sealed(sealed) => Some(sealed.hash),
         }
     }
@@ -221,7 +221,7 @@ impl Chunk {
         match self {
             Chunk::Zeros(_) => {}
             Chunk::Unsealed(unsealed) => unsealed.with_bytes(|bytes| copy(bytes, out)),
-            Chunk::Written(written) => copy(&written.read()?, out),
+            Chunk::Appended(written) => copy(&written.read()?, out),
             // Behind the stored bytes all is zeros, which `out` holds already: the pack need not be read.
             Chunk::Sealed(sealed) if from >= sealed.stored_bytes as usize => {}
             Chunk::Sealed(sealed) => copy(&sealed.read(packs)?, out),
@@ -234,7 +234,7 @@ impl Chunk {
     pub fn load(&self, packs: &dyn Packs) -> Result<Chunk, TreeError> {
         let bytes = match self {
             Chunk::Zeros(_) | Chunk::Unsealed(_) => return Ok(self.clone()),
-            Chunk::Written(written) => written.read()?,
+            Chunk::Appended(written) => written.read()?,
             Chunk::Sealed(sealed) => sealed.read(packs)?,
         };
         Ok(Chunk::Unsealed(Arc::new(UnsealedChunk::zero_extended(bytes, self.length()))))
@@ -266,7 +266,7 @@ impl Chunk {
             return Ok(());
         }
         let goes = match self {
-            Chunk::Written(_) => true,
+            Chunk::Appended(_) => true,
             // Behind its stored bytes a chunk is zeros, which can go without reading it.
             Chunk::Sealed(sealed) => length < sealed.stored_bytes,
             Chunk::Zeros(_) | Chunk::Unsealed(_) => false,
@@ -277,7 +277,7 @@ impl Chunk {
         match self {
             Chunk::Zeros(zeros) => *zeros = length,
             Chunk::Sealed(sealed) => Arc::make_mut(sealed).length_bytes = length,
-            Chunk::Written(_) => {}
+            Chunk::Appended(_) => {}
             Chunk::Unsealed(unsealed) => {
                 let unsealed = Arc::make_mut(unsealed);
                 // The buffer keeps the bytes behind the cut, which other versions may see; this one sees `filled` of
@@ -300,7 +300,7 @@ impl Chunk {
             Chunk::Sealed(sealed) => Arc::make_mut(sealed).length_bytes = length,
             Chunk::Unsealed(unsealed) => Arc::make_mut(unsealed).length = length,
             // Only full chunks are written directly, so it can't be extended.
-            Chunk::Written(_) => {}
+            Chunk::Appended(_) => {}
         }
     }
 
@@ -314,7 +314,7 @@ impl Chunk {
     pub fn address(&self) -> Option<*const ()> {
         match self {
             Chunk::Unsealed(unsealed) => Some(Arc::as_ptr(unsealed).cast()),
-            Chunk::Written(written) => Some(Arc::as_ptr(written).cast()),
+            Chunk::Appended(written) => Some(Arc::as_ptr(written).cast()),
             Chunk::Zeros(_) | Chunk::Sealed(_) => None,
         }
     }

@@ -186,7 +186,7 @@ impl FileContent {
             let number = edge / CHUNK_BYTES;
             let kept = match self.chunks.get(number) {
                 // An edge that lies between two chunks keeps a part of neither.
-                Some(chunk @ (Chunk::Sealed(_) | Chunk::Written(_))) if !edge.is_multiple_of(CHUNK_BYTES) => {
+                Some(chunk @ (Chunk::Sealed(_) | Chunk::Appended(_))) if !edge.is_multiple_of(CHUNK_BYTES) => {
                     chunk.load(packs)?
                 }
                 _ => continue,

@@ -218,7 +218,7 @@ fn write_chunk(chunk: &Chunk, names: &mut ChunkNames<'_>, out: &mut Writer) -> R
             });
             out
         }
-        Chunk::Written(written) => {
+        Chunk::Appended(written) => {
             // The bytes themselves, since the file that they were written down in may be gone when the delta is read.
             let bytes = written.read()?;
             out.byte(code::UNSEALED).number(bytes.len() as u64).bytes(trim_trailing_zeros(&bytes))

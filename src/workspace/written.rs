@@ -102,7 +102,7 @@ impl<'a> DirectWrite<'a> {
             None => (part.number, Chunk::Zeros(CHUNK_BYTES as u32)),
             Some(hash) => {
                 let file_offset = file_offset + (part.number * CHUNK_BYTES - self.offset);
-                (part.number, Chunk::Written(Arc::new(AppendedChunk { file: file.clone(), file_offset, hash })))
+                (part.number, Chunk::Appended(Arc::new(AppendedChunk { file: file.clone(), file_offset, hash })))
             }
         })
     }

@@ -145,7 +145,7 @@ fn an_archive_that_is_cut_off_anywhere_loses_no_entry() {
         let memory = open_on(Arc::new(faulty.clone())).unwrap();
         let before = fill(&memory);
         memory.sync().unwrap();
-        let (tip, seq) = (memory.tip().to_string(), memory.version());
+        let (tip, seq) = (memory.tip().to_string(), memory.last_seq());
         let fault = Fault { nth, kinds: DiskCall::CHANGES, errno: libc::EIO, short_write: nth % 2 == 0, sticky: true };
         faulty.plan(fault);
         let done = memory.archive_lineage(&who(), &before, false).is_ok();
@@ -156,7 +156,7 @@ fn an_archive_that_is_cut_off_anywhere_loses_no_entry() {
             faulty.inner().power_cut_keep_all(),
         ] {
             let memory = open(&disk).unwrap_or_else(|error| panic!("call {nth}: {error}"));
-            let has_entry = memory.version() > seq;
+            let has_entry = memory.last_seq() > seq;
             assert!(!done || has_entry, "call {nth}: what was acknowledged is absent");
             memory.close().unwrap();
             drop(memory);

@@ -94,7 +94,7 @@ fn perform(memory: &Memory, what: Do, unnamed: &mut u64) -> bool {
             edit(FileOp::Unlink { parent: FILES_ROOT, name: name(path), keep: true })
         }
         WriteUnnamed => write(*unnamed, 50),
-        Commit => memory.commit(&who(), main, vec![put("r", None, Some(&memory.version().to_string()))]).is_ok(),
+        Commit => memory.commit(&who(), main, vec![put("r", None, Some(&memory.last_seq().to_string()))]).is_ok(),
         Merge => memory.fork(&who(), main, "fork", None).is_ok_and(|fork| merge(memory, fork)),
         Sync => memory.sync().is_ok(),
         Seal => memory.seal().is_ok(),

@@ -133,7 +133,7 @@ impl World {
         for (id, value) in edits {
             self.branches[at].set(&id, (value, time));
         }
-        self.branches[at].note(self.memory.version());
+        self.branches[at].note(self.memory.last_seq());
     }
 
     fn fork(&mut self, at: usize) {
@@ -229,7 +229,7 @@ impl World {
                 None => drop(branch.base.remove(id)),
             }
         }
-        branch.note(self.memory.version());
+        branch.note(self.memory.last_seq());
     }
 
     /// Forks a child that was discarded or merged, as it was then, with its base.
@@ -299,10 +299,10 @@ impl World {
         } else {
             self.branches[at].records = records;
             self.branches[at].graves = graves;
-            self.branches[at].note(self.memory.version());
+            self.branches[at].note(self.memory.last_seq());
         }
         if join != MergeKind::Pull {
-            self.branches[parent].note(self.memory.version());
+            self.branches[parent].note(self.memory.last_seq());
         }
     }
 
@@ -345,7 +345,7 @@ impl World {
             branch.graves.extend(gone.into_iter().map(|id| (id, time)));
             branch.records = records;
             branch.base = branch.checkpoint_bases[&label].clone();
-            branch.note(self.memory.version());
+            branch.note(self.memory.last_seq());
         } else {
             self.memory.checkpoint(&who(), self.ids[&at], &label, None).unwrap();
             branch.checkpoints.insert(label.clone(), branch.records.clone());

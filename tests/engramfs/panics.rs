@@ -116,7 +116,7 @@ fn after(what: Do, now: &Bytes, saved: &Bytes) -> Bytes {
 /// Checks what a disk gives back: nothing of what was acknowledged is missing, and the file is one of `files`.
 fn check(disk: &ForgetfulDisk, log: &Log, least: u64, files: Option<&[Bytes]>) {
     let memory = open(disk).unwrap();
-    let seq = memory.version();
+    let seq = memory.last_seq();
     assert!(seq >= least, "entries up to {least} were acknowledged, and {seq} are there");
     if let Some(files) = files {
         // What was done to files since gets its entry when the store is opened.

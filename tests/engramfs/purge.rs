@@ -181,9 +181,9 @@ fn copies_stay_and_are_told_unless_they_are_asked_for() {
     memory.commit(&bob, child, vec![put("bobs", Some(vec![1.0, 2.0]), Some(NEEDLE))]).unwrap();
     memory.checkpoint(&who(), main, "both", None).unwrap();
     let items = ["password".to_owned(), "files/a.txt".to_owned(), "nothing".to_owned()];
-    let version = memory.version();
+    let version = memory.last_seq();
     let dry = memory.purge(&who(), main, &items, PurgeOptions { dry_run: true, copies: false }).unwrap();
-    assert_eq!((memory.version(), dry["entry"].is_null()), (version, true));
+    assert_eq!((memory.last_seq(), dry["entry"].is_null()), (version, true));
     let report = memory.purge(&who(), main, &items, PurgeOptions::default()).unwrap();
     for report in [dry, report] {
         assert_eq!(report["items"], serde_json::json!(["files/a.txt", "password"]));
@@ -270,7 +270,7 @@ fn entries_before_a_purge_lead_to_what_is_left() {
     say(&memory, main, "password", &secret());
     say(&memory, main, "tea", "green");
     memory.checkpoint(&who(), main, "kept", None).unwrap();
-    let entry = memory.version() - 1;
+    let entry = memory.last_seq() - 1;
     for n in 0..2 {
         say(&memory, main, "coffee", &n.to_string());
         memory.rollback(&who(), main, "kept").unwrap();
@@ -358,9 +358,9 @@ fn who_does_not_own_all_that_holds_it_may_not() {
             "{bad:?}"
         );
     }
-    let version = memory.version();
+    let version = memory.last_seq();
     memory.purge(&bob, other, &["password".into()], PurgeOptions::default()).unwrap_err();
-    assert_eq!((memory.version(), disk.files().iter().any(|(path, _)| path == "purge.part")), (version, false));
+    assert_eq!((memory.last_seq(), disk.files().iter().any(|(path, _)| path == "purge.part")), (version, false));
     purge(&memory, &["password"]);
     assert!(holding(&disk, NEEDLE).is_empty());
 }
@@ -393,7 +393,7 @@ fn a_purge_that_is_cut_off_anywhere_is_absent_or_finished() {
         let memory = open_on(Arc::new(faulty.clone())).unwrap();
         spread(&memory, nth % 3 != 0);
         memory.sync().unwrap();
-        let seq = memory.version();
+        let seq = memory.last_seq();
         let half = nth % 2 == 0;
         faulty.plan(Fault { nth, kinds: DiskCall::CHANGES, errno: libc::EIO, short_write: half, sticky: true });
         let done = memory.purge(&who(), main_of(&memory), &["password".into()], WITH_COPIES).is_ok();
@@ -404,7 +404,7 @@ fn a_purge_that_is_cut_off_anywhere_is_absent_or_finished() {
             faulty.inner().power_cut_keep_all(),
         ] {
             let memory = open(&disk).unwrap_or_else(|error| panic!("call {nth}: {error}"));
-            let has_entry = memory.version() > seq;
+            let has_entry = memory.last_seq() > seq;
             memory.gc(&who(), None, false).unwrap();
             let left = holding(&disk, NEEDLE);
             assert_eq!(left.is_empty(), has_entry, "call {nth}, done {done}: {left:?}");

@@ -75,7 +75,7 @@ fn entries_have_numbers_without_gaps_and_say_who_wrote_them_through_which_branch
         let shown = memory.show(main, ShowTarget::Entry(seq), Viewer::UNRESTRICTED).unwrap();
         serde_json::from_str(&shown.line).unwrap()
     };
-    let [batch, before] = [0, 1].map(|age| shown(memory.version() - age));
+    let [batch, before] = [0, 1].map(|age| shown(memory.last_seq() - age));
     assert_eq!([&batch["op"], &before["op"]], ["append", "append"]);
     assert!(batch["head"].is_string() && batch["head"] != before["head"], "{batch}");
     let has_batch = |branch| memory.lineage_lines(branch, false).unwrap().iter().any(|line| line.contains("append"));

@@ -241,7 +241,7 @@ impl Story {
     }
 
     fn note(&mut self) {
-        self.log.acknowledged = self.memory.version();
+        self.log.acknowledged = self.memory.last_seq();
         let picture = (self.memory.tip(), picture(&self.memory));
         self.log.pictures.insert(self.log.acknowledged, picture);
         let mut signals = signals(&self.memory);
@@ -250,7 +250,7 @@ impl Story {
     }
 
     fn durable(&mut self, work: impl FnOnce(&Story) -> Result<(), Error>) -> Result<(), Error> {
-        let before = self.memory.version();
+        let before = self.memory.last_seq();
         work(self)?;
         self.log.synced = self.log.synced.max(before);
         self.log.keep_last_signals(before);

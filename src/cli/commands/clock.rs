@@ -6,7 +6,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::render::facts;
-use crate::cli::target::check_clock;
+use crate::cli::target::check_or_reset_clock;
 
 /// Says whether the last entry is in the future, and mends that.
 #[derive(clap::Args)]
@@ -22,9 +22,9 @@ pub struct Args {
 }
 
 /// Prints what the clock and the last entry say, and with `--reset` lets times follow the clock again. Fails as
-/// `check_clock` does.
+/// `check_or_reset_clock` does.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    let report = check_clock(&args.store, args.reset)?;
+    let report = check_or_reset_clock(&args.store, args.reset)?;
     if out.is_json() {
         out.line(report)?
     } else {

@@ -270,7 +270,7 @@ pub fn make_store(store: &Path) -> Result<String, CommandError> {
 
 /// Returns what the clock and the last entry of a store say; with `reset` times follow the clock again. Without `reset`
 /// the store is only read. Fails as opening the store does; with `reset` also where another process has it.
-pub fn check_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
+pub fn check_or_reset_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
     if !reset {
         return Ok(unmounted::open_store(store, OpenMode::ReadOnly)?.clock());
     }

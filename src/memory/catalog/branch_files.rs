@@ -259,7 +259,7 @@ mod tests {
             let refused = (0..40).find(|number| fill(*number).is_err());
             assert!(refused.is_some_and(|number| (14..=16).contains(&number)), "{refused:?}");
             // It breaks no rule, so the lineage says nothing of it.
-            let (before, tree) = (memory.version(), memory.files(&View::Branch(branch)).unwrap());
+            let (before, tree) = (memory.last_seq(), memory.files(&View::Branch(branch)).unwrap());
             let (inode, name) = (tree.resolve(b"file").unwrap(), b"user.more".to_vec());
             let set = FileOp::SetXattr { inode, name, value: vec![1; 60_000], how: XattrMode::Any };
             let refused = memory.edit(&ann, branch, set).unwrap_err();
@@ -270,7 +270,7 @@ mod tests {
                 ["holds 14", "holds 15", "holds 16"].iter().any(|held| refused.to_string().contains(held)),
                 "{refused}"
             );
-            assert_eq!(memory.version(), before);
+            assert_eq!(memory.last_seq(), before);
             for number in 0..8 {
                 if forks {
                     let fork = memory.catalog().branch(branch).unwrap().children[format!("it-{number}").as_str()];

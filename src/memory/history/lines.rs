@@ -59,7 +59,7 @@ impl Memory {
         Ok(match view {
             View::Branch(branch) => {
                 self.catalog().branch(*branch)?;
-                self.version()
+                self.last_seq()
             }
             View::Checkpoint(branch, label) => self.catalog().branch(*branch)?.checkpoint(label)?.seq,
             View::At(_, entry) | View::Proposal(_, entry) => *entry,

@@ -90,7 +90,7 @@ fn read(memory: &Memory, branch: BranchId, file: HistoryFile, upto: u64, size: u
 }
 
 fn check_branch(memory: &Memory, all: &[Arc<SignedEntry>], branch: BranchId, size: usize) -> Vec<u8> {
-    let upto = memory.version();
+    let upto = memory.last_seq();
     let lineage = read(memory, branch, HistoryFile::Lineage, upto, size);
     let mut found = BTreeMap::new();
     for line in String::from_utf8(lineage.clone()).unwrap().lines() {
@@ -205,7 +205,7 @@ fn a_checkpoint_shows_the_history_up_to_it() {
     let main = memory.root("main").unwrap();
     put(&memory, 1, main, "a", 1);
     memory.checkpoint(&who(1), main, "one", None).unwrap();
-    let upto = memory.version();
+    let upto = memory.last_seq();
     put(&memory, 1, main, "a", 2);
     let view = View::Checkpoint(main, "one".into());
     assert_eq!(memory.history_end(&view).unwrap(), upto);
@@ -215,7 +215,7 @@ fn a_checkpoint_shows_the_history_up_to_it() {
     let text = String::from_utf8(read(&memory, main, HistoryFile::Lineage, upto, 100)).unwrap();
     assert!(text.lines().last().unwrap().contains("\"op\":\"checkpoint\""));
     memory.delete_checkpoint(&who(1), main, "one").unwrap();
-    let text = String::from_utf8(read(&memory, main, HistoryFile::Lineage, memory.version(), 100)).unwrap();
+    let text = String::from_utf8(read(&memory, main, HistoryFile::Lineage, memory.last_seq(), 100)).unwrap();
     let last = text.lines().last().unwrap();
     assert!(last.contains("\"op\":\"uncheckpoint\"") && last.contains("\"checkpoint\":\"one\""), "{last}");
 }
@@ -234,7 +234,7 @@ fn who_may_not_enter_a_branch_sees_little_of_its_entries_in_as_many_bytes() {
     put(&memory, 2, open_one, "public", 1);
     let lines = |uid: u32| {
         let may_enter = |owner: u32, mode: u32| uid == owner || mode & 1 != 0;
-        let part = (main, HistoryFile::Lineage, memory.version());
+        let part = (main, HistoryFile::Lineage, memory.last_seq());
         String::from_utf8(memory.history_read(part, 0, 1 << 20, &may_enter).unwrap()).unwrap()
     };
     let check = |when: &str| {
@@ -307,7 +307,7 @@ fn an_index_that_leads_elsewhere_is_found_by_verify() {
 
 /// What one of a history's readers who may enter little sees of it.
 fn seen_by_others(memory: &Memory, branch: BranchId) -> Vec<String> {
-    let upto = memory.version();
+    let upto = memory.last_seq();
     let length = memory.history_length(branch, HistoryFile::Lineage, upto).unwrap();
     let part = (branch, HistoryFile::Lineage, upto);
     let text = memory.history_read(part, 0, length as usize + 1, &|owner, mode| owner == 1 || mode & 1 != 0).unwrap();

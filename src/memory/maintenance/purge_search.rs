@@ -304,8 +304,8 @@ impl PurgeSearch {
             versions: versions.iter().map(|(_, hash)| *hash).chain(self.files.iter().copied()).collect(),
         };
         // Entries quote lines that merges lost, and those outlive every state; so all of the history is looked through.
-        let quotes = memory.history.quotes(&memory.storage.segments.blobs, 1..memory.version() + 1, &quoted)?;
-        Ok(UnfinishedPurge { before: memory.version(), segments: self.segments.clone(), quotes })
+        let quotes = memory.history.quotes(&memory.storage.segments.blobs, 1..memory.last_seq() + 1, &quoted)?;
+        Ok(UnfinishedPurge { before: memory.last_seq(), segments: self.segments.clone(), quotes })
     }
 }
 

@@ -29,7 +29,7 @@ impl Segments {
     /// be read.
     pub fn get(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
         // The lock is held while the file is opened: two objects for one file would have two sets of graphs.
-        let mut open = self.open();
+        let mut open = self.lock_open();
         if let Some(segment) = open.get(name) {
             return Ok(segment.clone());
         }
@@ -59,7 +59,7 @@ impl Segments {
         if self.thorough {
             graph.verify()?;
         }
-        if let Some(segment) = self.open().get(&graph.segment()) {
+        if let Some(segment) = self.lock_open().get(&graph.segment()) {
             segment.attach(Arc::new(graph));
         }
         Ok(())
@@ -70,7 +70,7 @@ impl Segments {
         if self.thorough {
             derived.verify()?;
         }
-        let segment = self.open().get(&derived.segment()).cloned();
+        let segment = self.lock_open().get(&derived.segment()).cloned();
         if let Some(segment) = segment {
             segment.derived().attach(Arc::new(derived));
         }
@@ -79,20 +79,20 @@ impl Segments {
 
     /// Lets go of those that are not in `live`; who still reads one keeps it.
     pub fn drop_dead(&self, live: &HashSet<Hash>) {
-        self.open().retain(|name, _| live.contains(name));
+        self.lock_open().retain(|name, _| live.contains(name));
     }
 
     /// Returns all that are open, also those that no state sees any longer.
     pub fn list(&self) -> Vec<Arc<Segment>> {
-        self.open().values().cloned().collect()
+        self.lock_open().values().cloned().collect()
     }
 
     /// Returns how many are open, also those that no state sees any longer.
     pub fn count(&self) -> usize {
-        self.open().len()
+        self.lock_open().len()
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Hash, Arc<Segment>>> {
+    fn lock_open(&self) -> MutexGuard<'_, HashMap<Hash, Arc<Segment>>> {
         self.open.lock()
     }
 }

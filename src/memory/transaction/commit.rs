@@ -456,9 +456,9 @@ mod tests {
     fn an_import_that_is_repeated_writes_nothing_again() {
         let (memory, main) = memory();
         assert_eq!(memory.import(&who(), main, vec![put("a")]).unwrap().put, 1);
-        let before = memory.version();
+        let before = memory.last_seq();
         assert_eq!(memory.import(&who(), main, vec![put("a")]).unwrap().put, 0);
-        assert_eq!(memory.version(), before);
+        assert_eq!(memory.last_seq(), before);
     }
 
     #[test]

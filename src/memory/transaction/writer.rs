@@ -145,7 +145,7 @@ impl Memory {
 
     /// Returns the number of the last entry, as of the last release of the writer lock. An operation on files moves it
     /// when an entry commits that.
-    pub fn version(&self) -> u64 {
+    pub fn last_seq(&self) -> u64 {
         self.writer.published.seq.load(Ordering::Acquire)
     }
 

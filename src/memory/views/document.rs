@@ -126,7 +126,7 @@ impl Memory {
         // The status shows the store's tip as well.
         let everything = match document {
             Document::Status => {
-                self.version()
+                self.last_seq()
                     + self.maintenance.indexer.change_count()
                     + self.maintenance.embedding.change_count()
                     + self.maintenance.scrubber.change_count()

@@ -312,7 +312,7 @@ impl Memory {
 
     /// Tells whether a merge step of a branch was about the version of that hash, so that it may be shown; it walks the history.
     fn was_merge_decision(&self, branch: BranchId, hash: &Hash) -> Result<bool, Error> {
-        let (reader, mut last_seq) = (self.history_reader(), self.version());
+        let (reader, mut last_seq) = (self.history_reader(), self.last_seq());
         while let Some(step) = reader.last_step(branch.0, last_seq)?.filter(|step| step.seq >= branch.0) {
             let entry = &reader.entry(step.seq)?.entry;
             let is_it = |decision: &Decision| [decision.child, decision.parent].contains(&Some(*hash));

@@ -250,7 +250,7 @@ pub fn embed(memory: &Arc<Memory>) {
 
 /// The older half of the entries moves out.
 pub fn archive(memory: &Memory) {
-    let half = memory.show(main_of(memory), ShowTarget::Entry(memory.version() / 2), Viewer::UNRESTRICTED).unwrap();
+    let half = memory.show(main_of(memory), ShowTarget::Entry(memory.last_seq() / 2), Viewer::UNRESTRICTED).unwrap();
     let half: serde_json::Value = serde_json::from_str(&half.line).unwrap();
     let before = Revision::parse(half["time"].as_str().unwrap()).unwrap();
     let report = memory.archive_lineage(&who(), &before, false).unwrap();
@@ -285,9 +285,9 @@ fn blackboard(memory: &Memory, main: BranchId) {
     }
     memory.remove_signal(&who(), main, &key("goes")).unwrap();
     memory.rename_signal(&who(), main, (&key("ends"), &key("ended")), true).unwrap();
-    let before = memory.version();
+    let before = memory.last_seq();
     drop(lease);
-    while memory.version() == before {
+    while memory.last_seq() == before {
         std::thread::yield_now();
     }
     // It is held when the process ends.

@@ -90,7 +90,7 @@ pub fn recover(disk: &ForgetfulDisk, log: &Log, least: u64) -> Result<u64, Strin
 
 /// Returns the last entry of a store as it was before it was opened: an opening signs that a lease was lost with the process.
 fn last_before_opening(memory: &Memory, log: &Log) -> (u64, Hash) {
-    let (seq, tip) = (memory.version(), memory.tip());
+    let (seq, tip) = (memory.last_seq(), memory.tip());
     let is_noted = log.pictures.get(&seq).is_some_and(|(noted, _)| *noted == tip);
     let mut lost = None;
     each_branch(memory, &mut |id| {

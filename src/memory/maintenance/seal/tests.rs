@@ -58,7 +58,7 @@ fn with_thinned_states(who: &Actor) -> (ForgetfulDisk, Arc<Memory>, BranchId) {
 fn commit(memory: &Memory, who: &Actor, branch: BranchId, number: usize) -> u64 {
     let input = RecordInput { vector: None, text: Some(format!("{number}").into()), metadata: "{}".into() };
     memory.commit(who, branch, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
-    memory.version()
+    memory.last_seq()
 }
 
 fn head(memory: &Memory, branch: BranchId) -> Hash {
@@ -328,7 +328,7 @@ fn the_state_before_many_deletes_stays_though_a_seal_had_written_it() {
     for seals in [false, true] {
         let (_, memory, main) = with_thinned_states(&who);
         memory.commit(&who, main, (0..1_200).map(|n| put(&format!("r{n}"), "text")).collect()).unwrap();
-        let (full, head_before) = (memory.version(), head(&memory, main));
+        let (full, head_before) = (memory.last_seq(), head(&memory, main));
         if seals {
             memory.seal().unwrap();
         }
