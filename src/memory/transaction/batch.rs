@@ -307,12 +307,19 @@ mod tests {
 
     #[test]
     fn files_that_batches_left_over_are_removed_and_no_others() {
-        let disk = ForgetfulDisk::new();
+        let disk = Arc::new(ForgetfulDisk::new());
+        let open = |mode| {
+            let owner = crate::memory::Actor { uid: 0, gid: 0, name: "root".into() };
+            Memory::open_on(disk.clone(), mode, None, Environment::real(owner)).unwrap()
+        };
+        drop(open(OpenMode::Create));
         for name in ["spill-0", "spill-17", "other"] {
             disk.create(name).unwrap();
         }
-        remove_spill_files(&disk).unwrap();
-        assert_eq!(disk.list("").unwrap(), ["other"]);
+        let memory = open(OpenMode::Existing);
+        let names = memory.disk.list("").unwrap();
+        assert!(!names.iter().any(|name| name.starts_with(SPILL_PREFIX)), "{names:?}");
+        assert!(names.iter().any(|name| name == "other"), "{names:?}");
     }
 
     #[test]
