@@ -76,7 +76,7 @@ impl MountContext {
         self.options.branch
     }
 
-    /// Returns EROFS where nothing may change: in a read-only mount, or after a failed flush.
+    /// Returns EROFS where nothing may change: in a read-only mount, or while the store takes no writes.
     pub fn check_writable(&self) -> Result<(), Failure> {
         self.check_not_read_only()?;
         if !self.memory.is_read_only() {

@@ -135,7 +135,7 @@ impl Memory {
         Ok(WriterGuard { log_tail, published: &lock.published })
     }
 
-    /// Returns whether nothing can be written: opened so, closed, or after a failed flush.
+    /// Returns whether nothing can be written: opened so, closed, or the journal has failed.
     pub fn is_read_only(&self) -> bool {
         let published = &self.writer.published;
         self.read_only
