@@ -126,7 +126,8 @@ fn settings_and_the_branch_are_in_the_plan() {
         memory.commit(&who(), fork, vec![put("a", None, Some("child"))]).unwrap();
     }
     let mut plans = vec![dry(&memory, forks[0], MergeKind::Merge).plan, dry(&memory, forks[1], MergeKind::Merge).plan];
-    for (setting, value) in [(Setting::Strategy, "manual"), (Setting::Rules, "* whole")] {
+    let of_parent = [(Setting::Strategy, "manual"), (Setting::Rules, "* whole"), (Setting::Gate, "deletes 9")];
+    for (setting, value) in of_parent {
         memory.set(&who(), main, setting, value).unwrap();
         plans.push(dry(&memory, forks[0], MergeKind::Merge).plan);
     }
@@ -135,7 +136,7 @@ fn settings_and_the_branch_are_in_the_plan() {
     assert_eq!(dry(&memory, forks[0], MergeKind::Merge).plan, *plans.last().unwrap());
     plans.sort();
     plans.dedup();
-    assert_eq!(plans.len(), 4);
+    assert_eq!(plans.len(), 5);
 }
 
 /// What the parent has at each item that the child changed.
