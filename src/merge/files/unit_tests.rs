@@ -170,6 +170,37 @@ fn a_unit_is_taken_as_a_whole_from_one_side() {
 }
 
 #[test]
+fn beside_a_database_of_chroma_other_names_than_those_of_indexes_merge_on_their_own() {
+    const PATHS: [(&str, bool); 5] = [
+        ("ch/11111111-2222-3333-4444-555555555555/data.bin", true),
+        ("ch/11111111-2222-3333-4444-55555555555/data.bin", false),
+        ("ch/11111111-2222-3333-4444-55555555555g/data.bin", false),
+        ("ch/notes/data.bin", false),
+        ("ch/66666666-2222-3333-4444-555555555555", false),
+    ];
+    let mut base = TestFiles::new();
+    base.mkdir("ch").write("ch/chroma.sqlite3", &db("base"));
+    for (path, _) in PATHS {
+        if let Some(directory) = path.strip_suffix("/data.bin") {
+            base.mkdir(directory);
+        }
+        base.write(path, "base");
+    }
+    let mut child = base.later(100);
+    child.write("ch/chroma.sqlite3", &db("child"));
+    for (path, is_member) in PATHS {
+        let mut parent = base.later(200);
+        parent.write(path, "parent");
+        let merged = plan_by(RULES, &base, &child, &parent, Strategy::NewestWins, None);
+        assert_eq!(merged.is_blocked(), is_member, "{path}");
+        if !is_member {
+            parent.write("ch/chroma.sqlite3", &db("child"));
+            assert_eq!(listing(&merged.tree), listing(&parent.tree), "{path}");
+        }
+    }
+}
+
+#[test]
 fn a_unit_follows_its_directory_and_goes_with_it() {
     let mut base = TestFiles::new();
     base.mkdir("d").write("d/m.db", &db("base")).write("d/m.db-wal", "log");
