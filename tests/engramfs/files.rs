@@ -8,7 +8,7 @@ mod lost_lines;
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
     Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Kind, Memory, MergeKind, NewInode,
-    Setting, ShowTarget, Time, View, Viewer,
+    Setting, ShowTarget, Time, View, Viewer, XattrMode,
 };
 
 use crate::support::{main_of, open, put, verify, who};
@@ -206,15 +206,26 @@ fn a_rollback_may_be_limited_to_files_at_some_paths() {
     for path in ["notes/a", "notes/deep/b", "other/c"] {
         write(&memory, main, path, "before");
     }
+    let mark = |value: &str, mode: u32| {
+        let inode = memory.files(&View::Branch(main)).unwrap().resolve(b"notes/a").unwrap();
+        let (name, value, attrs) = (b"user.k".to_vec(), value.into(), Attrs { mode: Some(mode), ..Attrs::default() });
+        memory.edit(&who(), main, FileOp::SetXattr { inode, name, value, how: XattrMode::Any }).unwrap();
+        memory.edit(&who(), main, FileOp::SetAttr { inode, attrs }).unwrap();
+    };
+    mark("before", 0o640);
     memory.commit(&who(), main, vec![put("r", None, Some("before"))]).unwrap();
     memory.checkpoint(&who(), main, "v1", None).unwrap();
     for path in ["notes/a", "notes/deep/b", "notes/new", "other/c"] {
         write(&memory, main, path, "after");
     }
+    mark("after", 0o600);
     memory.commit(&who(), main, vec![put("r", None, Some("after"))]).unwrap();
     let receipt = memory.rollback_files(&who(), main, "v1", &["files/notes/**".to_owned()]).unwrap();
     assert_eq!((receipt.put, receipt.deleted), (0, 0));
     assert_eq!(read(&memory, main, "notes/a").unwrap(), "before");
+    let tree = memory.files(&View::Branch(main)).unwrap();
+    let node = tree.node(tree.resolve(b"notes/a").unwrap()).unwrap();
+    assert_eq!((node.mode, node.xattr(b"user.k")), (0o640, Some(&b"before"[..])));
     assert_eq!(read(&memory, main, "notes/deep/b").unwrap(), "before");
     assert_eq!(read(&memory, main, "notes/new"), None);
     assert_eq!(read(&memory, main, "other/c").unwrap(), "after");
