@@ -213,11 +213,21 @@ fn a_gate_looks_at_what_a_merge_changes() {
     refuses("summary", "gate_pending");
     act(&mount, ANN, "echo 'the kettle is in' > main/branches/x/shared/log/append").unwrap();
     passes("summary");
-    // A chmod and a rename count.
     fs::write(mount.at("main/config/gate"), "open").unwrap();
     act(&mount, ANN, "echo promote > main/branches/x/ctl; true").unwrap_or_default();
     mount.sh("chmod 777 main");
-    act(&mount, ANN, "echo promote > main/branches/x/ctl; cd main/branches/x; chmod 640 files/core/prd/a; mv files/notes files/core/notes").unwrap();
+    act(&mount, ANN, "echo promote > main/branches/x/ctl").unwrap();
+    // Attributes count, and so does a directory with nothing in it.
+    let attribute = |call: &str| mount.python(&format!("import os; os.{call}"));
+    attribute("setxattr('main/branches/x/files/core/prd/a', 'user.k', b'v')");
+    refuses("only files/notes", "files/core/prd/a is changed, too");
+    attribute("removexattr('main/branches/x/files/core/prd/a', 'user.k')");
+    act(&mount, ANN, "mkdir main/branches/x/files/core/empty").unwrap();
+    refuses("only files/notes", "files/core/empty is changed, too");
+    refuses("puts 0", "there are 1 puts");
+    act(&mount, ANN, "rmdir main/branches/x/files/core/empty").unwrap();
+    // A chmod and a rename count.
+    act(&mount, ANN, "cd main/branches/x; chmod 640 files/core/prd/a; mv files/notes files/core/notes").unwrap();
     refuses("only files/core/**", "files/notes is changed, too");
     passes("only files/core/** files/notes\nputs 2\ndeletes 1");
     refuses("only files/core/notes files/notes", "files/core/prd/a is changed, too");
