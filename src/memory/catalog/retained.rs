@@ -225,6 +225,16 @@ impl RetainedStates {
         }
     }
 
+    /// Pins the state before each run of deletes that goes on: a seal is about to move it to a file, where nothing can be pinned
+    /// once the run is long enough.
+    pub fn pin_states_before_deletes(&mut self) {
+        for (branch, run) in &self.deletes {
+            if let Some(before) = self.recent.get_mut(&(*branch, run.after)) {
+                before.retained.is_pinned = true;
+            }
+        }
+    }
+
     fn newest_state(&self, branch: BranchId) -> Option<&RecentState> {
         self.recent.range((branch, 0)..=(branch, u64::MAX)).next_back().map(|(_, recent)| recent)
     }

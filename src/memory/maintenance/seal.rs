@@ -333,6 +333,7 @@ impl Memory {
             return Err(error.into());
         }
         let new = Arc::new(new);
+        self.catalog.write().retained.pin_states_before_deletes();
         let manifest = Manifest {
             journal: new.number(),
             seq: writer.seq,

@@ -325,18 +325,52 @@ fn a_rotation_that_fails_forgets_no_segment_that_a_command_names() {
 #[test]
 fn the_state_before_many_deletes_stays_though_a_seal_had_written_it() {
     let who = root();
-    for seals in [false, true] {
+    // Behind how many of the deletes, if at all.
+    for sealed_behind in [None, Some(0), Some(1), Some(99)] {
         let (_, memory, main) = with_thinned_states(&who);
         memory.commit(&who, main, (0..1_200).map(|n| put(&format!("r{n}"), "text")).collect()).unwrap();
         let (full, head_before) = (memory.last_seq(), head(&memory, main));
-        if seals {
-            memory.seal().unwrap();
-        }
         for n in 0..1_150 {
+            if sealed_behind == Some(n) {
+                memory.seal().unwrap();
+            }
             memory.commit(&who, main, vec![RecordEdit::Delete { id: format!("r{n}").into() }]).unwrap();
         }
         memory.gc(&who, None, false).unwrap();
         memory.rollback(&who, main, &full.to_string()).unwrap();
-        assert_eq!(head(&memory, main), head_before);
+        assert_eq!(head(&memory, main), head_before, "{sealed_behind:?}");
     }
+}
+
+/// Only what the journal has in memory alone could be lost by going on after one.
+#[test]
+fn a_failed_flush_of_another_file_than_the_journal_ends_no_writing() {
+    let (mut ended, mut goes_on) = (0, 0);
+    for nth in 1.. {
+        let faulty = FaultyDisk::losing_pages(ForgetfulDisk::new());
+        let environment = Environment { reserve_bytes: 0, ..Environment::real(root()) };
+        let memory = Memory::open_on(Arc::new(faulty.clone()), OpenMode::Create, None, environment).unwrap();
+        memory.stop_maintenance();
+        let main = memory.root("main").unwrap();
+        memory.commit(&root(), main, vec![put("a", "text")]).unwrap();
+        memory.sync().unwrap();
+        // Flushed when the new file has come.
+        memory.commit(&root(), main, vec![put("b", "text")]).unwrap();
+        faulty.plan(Fault::once(nth, &[DiskCall::Sync], libc::EIO));
+        if memory.seal().is_ok() {
+            break;
+        }
+        if memory.is_read_only() {
+            ended += 1;
+            continue;
+        }
+        goes_on += 1;
+        memory.commit(&root(), main, vec![put("c", "text")]).unwrap();
+        memory.seal().unwrap();
+        let written = head(&memory, main);
+        let found = open(&faulty.inner().power_cut_keep_nothing(), &root(), OpenMode::Existing).unwrap();
+        assert_eq!(head(&found, main), written, "flush {nth}");
+    }
+    assert!(ended > 0, "the flush of the journal fails once");
+    assert!(goes_on > 2, "{goes_on}: those of a header, a segment and the manifest do");
 }
