@@ -88,6 +88,14 @@ pub trait Disk: Send + Sync + 'static {
     fn space(&self) -> io::Result<DiskSpace>;
 }
 
+/// Removes the name of a plain file, if one is there. Fails as [`Disk::remove`] does for all but `NotFound`.
+pub fn remove_if_there(disk: &dyn Disk, path: &str) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Reads and writes one open file at offsets given by the caller; it has no position of its own.
 #[expect(clippy::len_without_is_empty, reason = "the length is asked of the disk and can fail")]
 pub trait DiskFile: Send + Sync {

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, remove_if_there};
 use crate::graph::{GraphBuilder, Params, VectorRows};
 use crate::memory::Error;
 use crate::memory::storage::read_file;
@@ -33,7 +33,7 @@ pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &GraphBuil
     if disk.space()?.available_bytes / 4 < bytes.len() as u64 {
         return Err(std::io::Error::from_raw_os_error(libc::ENOSPC));
     }
-    remove(disk, NEW_PATH)?;
+    remove_if_there(disk, NEW_PATH)?;
     let file = disk.create(NEW_PATH)?;
     file.write_all_at(&bytes, 0)?;
     file.sync()?;
@@ -58,7 +58,7 @@ pub fn resume<'a>(
 /// Drops what was kept, and what a crash left of keeping it; a failure is logged alone.
 pub fn discard(disk: &dyn Disk) {
     for path in [PATH, NEW_PATH] {
-        if let Err(error) = remove(disk, path) {
+        if let Err(error) = remove_if_there(disk, path) {
             log::warn!("the file {path} is not needed any longer and stays: {error}");
         }
     }
@@ -75,13 +75,6 @@ pub fn verify(disk: &Arc<dyn Disk>, names: &[String]) -> Result<(), Error> {
 fn payload(bytes: &[u8]) -> Option<&[u8]> {
     let (hash, payload) = bytes.strip_prefix(MAGIC)?.split_at_checked(32)?;
     (bytes.len() >= HEADER_BYTES && Hash::digest(&CONTEXT, payload).0 == hash).then_some(payload)
-}
-
-fn remove(disk: &dyn Disk, path: &str) -> std::io::Result<()> {
-    match disk.remove(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, remove_if_there};
 use crate::memory::Error;
 use crate::memory::history::DecisionRef;
 use crate::memory::storage::read_file;
@@ -94,13 +94,6 @@ impl UnfinishedPurge {
     pub fn remove(disk: &dyn Disk) -> Result<(), Error> {
         let gone = remove_if_there(disk, PATH).and_then(|()| disk.sync_dir(""));
         gone.map_err(|error| Error::io("the note of a finished purge could not be removed", error))
-    }
-}
-
-fn remove_if_there(disk: &dyn Disk, path: &str) -> std::io::Result<()> {
-    match disk.remove(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 
