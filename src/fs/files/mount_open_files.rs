@@ -13,24 +13,24 @@ use crate::memory::{BranchId, OpenFiles, OpensBlocked, WritersBlocked};
 pub(in crate::fs) struct MountOpenFiles(pub Weak<MountContext>);
 
 /// Lets files be opened again when it is dropped.
-struct Held {
+struct OpensBlock {
     mount: Arc<MountContext>,
     files: FileTreeId,
-    held: BlockedOpens,
+    blocked: BlockedOpens,
 }
 
-impl Drop for Held {
+impl Drop for OpensBlock {
     fn drop(&mut self) {
-        self.mount.open_inodes.release(&self.files, self.held);
+        self.mount.open_inodes.release(&self.files, self.blocked);
     }
 }
 
 impl MountOpenFiles {
-    fn block(&self, branch: BranchId, held: BlockedOpens) -> (Vec<u64>, Box<dyn Any>) {
+    fn block(&self, branch: BranchId, blocked: BlockedOpens) -> (Vec<u64>, Box<dyn Any>) {
         let Some(mount) = self.0.upgrade() else { return (Vec::new(), Box::new(())) };
         let files = FileTreeId::branch(branch);
-        let open = mount.open_inodes.block(&files, held);
-        (open, Box::new(Held { mount, files, held }))
+        let open = mount.open_inodes.block(&files, blocked);
+        (open, Box::new(OpensBlock { mount, files, blocked }))
     }
 }
 

@@ -36,7 +36,7 @@ pub(in crate::fs) enum BlockedOpens {
 }
 
 impl BlockedOpens {
-    /// The number that stands for all inodes of a tree which are held so; no inode has it.
+    /// The number that stands for all inodes of a tree which are blocked so; no inode has it.
     fn inode(self) -> u64 {
         match self {
             BlockedOpens::Writers => 0,
@@ -65,7 +65,7 @@ impl InodeUses {
 }
 
 impl OpenInodes {
-    /// Counts a handle. While a name of the inode is being taken away, or handles like this one are held, it waits, for no
+    /// Counts a handle. While a name of the inode is being taken away, or handles like this one are blocked, it waits, for no
     /// longer than one change of the branch takes: afterwards the inode is gone, or kept for this handle. A thread that must not wait
     /// gives up. That is the only failure.
     pub fn open(&self, key: &InodeKey, writes: bool) -> Result<(), Failure> {
@@ -121,20 +121,20 @@ impl OpenInodes {
     }
 
     /// Returns the inodes of a tree that have such handles. No other one gets one until [`OpenInodes::release`].
-    pub fn block(&self, files: &FileTreeId, held: BlockedOpens) -> Vec<u64> {
+    pub fn block(&self, files: &FileTreeId, blocked: BlockedOpens) -> Vec<u64> {
         let mut inodes = self.inodes.lock();
         // Set before handles are listed, under one lock: whoever comes later waits, and whoever came before is in the
         // list.
-        inodes.entry((files.clone(), held.inode())).or_default().pending_unlinks += 1;
+        inodes.entry((files.clone(), blocked.inode())).or_default().pending_unlinks += 1;
         let is_open =
-            |uses: &InodeUses| if held == BlockedOpens::Writers { uses.writers > 0 } else { uses.handles > 0 };
+            |uses: &InodeUses| if blocked == BlockedOpens::Writers { uses.writers > 0 } else { uses.handles > 0 };
         let open = inodes.iter().filter(|((tree_id, _), uses)| tree_id == files && is_open(uses));
         open.map(|((_, inode), _)| *inode).collect()
     }
 
     /// Takes [`OpenInodes::block`] back.
-    pub fn release(&self, files: &FileTreeId, held: BlockedOpens) {
-        let (mut inodes, key) = (self.inodes.lock(), (files.clone(), held.inode()));
+    pub fn release(&self, files: &FileTreeId, blocked: BlockedOpens) {
+        let (mut inodes, key) = (self.inodes.lock(), (files.clone(), blocked.inode()));
         if let Some(uses) = inodes.get_mut(&key) {
             uses.pending_unlinks = uses.pending_unlinks.saturating_sub(1);
         }
@@ -170,8 +170,8 @@ impl OpenInodes {
     }
 }
 
-fn is_blocked(inodes: &HashMap<InodeKey, InodeUses>, files: &FileTreeId, held: BlockedOpens) -> bool {
-    inodes.get(&(files.clone(), held.inode())).is_some_and(|uses| uses.pending_unlinks > 0)
+fn is_blocked(inodes: &HashMap<InodeKey, InodeUses>, files: &FileTreeId, blocked: BlockedOpens) -> bool {
+    inodes.get(&(files.clone(), blocked.inode())).is_some_and(|uses| uses.pending_unlinks > 0)
 }
 
 fn forget_idle(inodes: &mut MutexGuard<'_, HashMap<InodeKey, InodeUses>>, key: &InodeKey) {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_opens_for_writing_waits_while_writers_are_held() {
+    fn who_opens_for_writing_waits_while_writers_are_blocked() {
         let opened = OpenInodes::default();
         opened.open(&key(), true).unwrap();
         opened.open(&(key().0, 8), false).unwrap();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_opens_while_all_are_held() {
+    fn nobody_opens_while_all_are_blocked() {
         let opened = OpenInodes::default();
         opened.open(&key(), false).unwrap();
         assert_eq!(opened.block(&key().0, BlockedOpens::Writers), [0_u64; 0]);
