@@ -82,6 +82,11 @@ fn a_bad_query_fails_in_the_write_and_does_nothing() {
     assert!(before.contains("apples"));
     assert_eq!(rig.last_error("main")["path"], "query");
     assert_eq!(rig.write("main/query", "{\"id\":\"none\"}\n"), Err(Errno::ENOENT), "as it is no bad one");
+    assert_eq!(
+        rig.write("main/query", "{\"text\":\"pears\",\"at\":99999}\n"),
+        Err(Errno::ENOENT),
+        "as there is no such state"
+    );
 }
 
 #[test]
