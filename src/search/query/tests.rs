@@ -75,6 +75,9 @@ fn wrong_values_say_what_to_write() {
         (r#""k": 2.5"#, "2.5"),
         (r#""k": "3""#, "a whole number"),
         (r#""ef": -1"#, "from 1 to 100000"),
+        (r#""ef": 0"#, "from 1 to 100000"),
+        (r#""ef": 100001"#, "from 1 to 100000"),
+        (r#""timeout_ms": 0"#, "milliseconds from 1 to 600000"),
         (r#""timeout_ms": 600001"#, "milliseconds from 1 to 600000"),
         (r#""mode": "fast""#, r#""vector", "text" or "hybrid""#),
         (r#""exact": 1"#, "true or false"),
@@ -91,6 +94,8 @@ fn wrong_values_say_what_to_write() {
     ] {
         refused(&with(rest), part);
     }
+    let least = parse(&with(r#""k": 1, "ef": 1, "timeout_ms": 1"#));
+    assert_eq!((least.k, least.ef, least.timeout_ms), (1, Some(1), 1));
     refused(r#"{"text": 5}"#, r#""text" is 5; write a string"#);
     refused(r#"{"id": 5}"#, "write a string");
     refused("{no json", "write one object on one line");
