@@ -237,11 +237,14 @@ fn scopes_filters_and_modes_choose_among_records_and_files() {
 fn a_file_that_is_cut_at_the_limit_is_found_up_to_there() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
-    // The limit lies within a character.
-    let text = format!("early {}late", "é line\n".repeat((4 << 20) / 8));
+    // The words around are such that the limit lies within the first character of the line behind the boundary.
+    let lines = |bytes: usize| "é line\n".repeat(bytes / 8);
+    let text = format!("early {}boundary {}late", lines((4 << 20) - 16), lines(16));
+    assert!(!text.is_char_boundary(4 << 20));
     write(&memory, main, "big.txt", &text);
     memory.wait_until_files_indexed();
     assert_eq!(found(&memory, main, "early"), ["big.txt"]);
+    assert_eq!(found(&memory, main, "boundary"), ["big.txt"]);
     assert_eq!(found(&memory, main, "late"), [""; 0]);
 }
 
