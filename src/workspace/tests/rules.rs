@@ -61,10 +61,17 @@ fn sizes_targets_and_attributes_have_their_limits() {
     for number in 0..15 {
         tree.apply(&xattr(&[b'a' + number], 65_536), Time(1), &NoPacks).unwrap();
     }
-    assert_eq!(fails(&mut tree, &xattr(b"z", 65_536)), "NoSpace");
-    let long = NewInode::Symlink(vec![b'x'; 4096]);
-    let create = FileOp::Create { parent: ROOT, name: name(b"l"), make: long, mode: 0o777, uid: 0, gid: 0 };
-    assert_eq!(fails(&mut tree, &create), "NameTooLong");
+    tree.apply(&xattr(&[b'u'; 255], 1), Time(1), &NoPacks).unwrap();
+    // What the names and values so far leave of 1 MiB, without the name of the last one.
+    let left = (1 << 20) - 15 * (1 + 65_536) - (255 + 1) - 1;
+    assert_eq!(fails(&mut tree, &xattr(b"z", left + 1)), "NoSpace");
+    tree.apply(&xattr(b"z", left), Time(1), &NoPacks).unwrap();
+    let link = |length: usize| {
+        let make = NewInode::Symlink(vec![b'x'; length]);
+        FileOp::Create { parent: ROOT, name: name(b"l"), make, mode: 0o777, uid: 0, gid: 0 }
+    };
+    assert_eq!(fails(&mut tree, &link(4_096)), "NameTooLong");
+    tree.apply(&link(4_095), Time(1), &NoPacks).unwrap();
     assert!(matches!(tree.lookup(ROOT, &[b'x'; 256]), Err(TreeError::NameTooLong)));
 }
 
