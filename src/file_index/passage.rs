@@ -271,6 +271,7 @@ mod tests {
             "\u{feff}\n\n  \n".to_owned(),
             String::new(),
         ];
+        assert_eq!(split_passages(&texts[0], Syntax::Plain)[0].range, 0..2_000);
         let is_blank = |text: &str| text.chars().all(|c| c.is_whitespace() || c == '\u{feff}');
         for text in &texts {
             for syntax in [Syntax::Plain, Syntax::Markdown] {

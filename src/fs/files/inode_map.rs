@@ -272,6 +272,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_gets_no_number() {
+        let slots_of_mount = (1_u64 << SLOT_BITS) - MOUNT_SLOTS;
+        assert_eq!((INODE_BITS, slots_of_mount), (40, 1 << 21), "as the page says");
         let inode_map = inode_map();
         assert_eq!(inode_map.ino(&checkpoint(1, 1), 1 << INODE_BITS), None);
         assert_eq!(inode_map.find(7), None);

@@ -73,6 +73,7 @@ mod tests {
     #[test]
     fn there_is_none_where_all_are_taken() {
         let mut numbers = BranchNumbers { taken: (1..BRANCH_NUMBERS).collect(), last_number: 7 };
+        assert_eq!(numbers.taken.len(), 2_097_151, "as the page says");
         assert_eq!(numbers.allocate(), 0);
         assert!(numbers.reserve(0) && !numbers.reserve(8) && !numbers.reserve(BRANCH_NUMBERS));
         numbers.free(9);

@@ -360,6 +360,8 @@ mod tests {
             assert!(error.problem.contains(problem), "{line}: {error}");
             assert!(error.hint.starts_with("write "), "{error}");
         }
+        let long = |length: usize| Rules::parse(&format!("{} text", "a".repeat(length)));
+        assert!(long(1_024).is_ok() && long(1_025).is_err());
         let deep = format!("{}{} text", "{".repeat(600), "}".repeat(600));
         assert!(Rules::parse(&deep).unwrap_err().problem.contains("1024"));
         let deep = format!("{}{} text", "{".repeat(500), "}".repeat(500));

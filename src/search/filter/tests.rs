@@ -134,8 +134,8 @@ fn refusals_say_what_to_write() {
 #[test]
 fn depth_has_a_limit() {
     let nested = |levels: usize| (1..levels).fold(json!({"a": 1}), |inner, _| json!({"$not": inner}));
-    assert!(Filter::parse(&nested(FILTER_DEPTH_MAX)).is_ok());
-    assert_eq!(Filter::parse(&nested(FILTER_DEPTH_MAX + 1)), Err(FilterError::Depth));
-    let tests = (0..FILTER_DEPTH_MAX).fold(json!({"$gt": 1}), |inner, _| json!({"$not": inner}));
+    assert!(Filter::parse(&nested(32)).is_ok());
+    assert_eq!(Filter::parse(&nested(33)), Err(FilterError::Depth));
+    let tests = (0..32).fold(json!({"$gt": 1}), |inner, _| json!({"$not": inner}));
     assert_eq!(Filter::parse(&json!({"a": tests})), Err(FilterError::Depth));
 }
