@@ -80,12 +80,16 @@ fn while_the_process_takes_too_much_what_gives_some_back_goes_on() {
     let measured = taken.clone();
     memory.limit_memory(1 << 30, false, Box::new(move |_| measured.load(Ordering::Relaxed)));
     let child = memory.fork(&who(), main, "child", None).unwrap();
+    let megabyte = "x".repeat(1 << 20);
+    let commit = |id: &str| memory.commit(&who(), main, vec![put(id, None, Some(&megabyte))]);
+    taken.store((1 << 30) / 8 * 7, Ordering::Relaxed);
+    for number in 0..5 {
+        commit(&format!("seven eighths {number}")).unwrap();
+    }
     let inode = make(&memory, &who(), main, "file").unwrap();
     memory.edit(&who(), main, FileOp::Write { inode, offset: 0, bytes: vec![1; 5_000].into() }).unwrap();
     let note = make(&memory, &who(), main, "note").unwrap();
     memory.edit(&who(), main, FileOp::Write { inode: note, offset: 0, bytes: b"a heron".to_vec().into() }).unwrap();
-    let megabyte = "x".repeat(1 << 20);
-    let commit = |id: &str| memory.commit(&who(), main, vec![put(id, None, Some(&megabyte))]);
     commit("a").unwrap();
     taken.store((1 << 30) / 8 * 7 + 1, Ordering::Relaxed);
     let refused = (0..8).find_map(|number| commit(&format!("b{number}")).err()).expect("it is measured now and then");
