@@ -78,6 +78,9 @@ fn the_branches_below_are_told_as_far_as_their_reader_may_enter() {
         rig.read(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let lines = read(&rig, "main/branches.jsonl");
+    let keys = |line: &serde_json::Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let told = "agent ahead behind lease modified name own_edits owner proposed task".split(' ').collect::<Vec<_>>();
+    assert!(lines.iter().all(|line| keys(line) == told && keys(&line["lease"]) == ["held", "since"]), "{lines:?}");
     let figures = |line: &serde_json::Value| {
         let number = |key: &str| line[key].as_u64().unwrap();
         (line["name"].as_str().unwrap().to_owned(), [number("own_edits"), number("ahead"), number("behind")])
@@ -95,7 +98,6 @@ fn the_branches_below_are_told_as_far_as_their_reader_may_enter() {
     rig.mkdir("main/checkpoints/v1").unwrap();
     assert_eq!(rig.read("main/checkpoints/v1/branches.jsonl").unwrap(), "");
     rig.who = ANN;
-    let keys = |line: &serde_json::Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     let closed = read(&rig, "main/branches.jsonl");
     assert_eq!(closed.len(), 2, "nothing inside a closed branch is told");
     assert!(closed.iter().all(|line| keys(line) == ["modified", "name", "owner"]), "{closed:?}");
