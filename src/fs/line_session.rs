@@ -343,7 +343,12 @@ impl Drop for SessionTurn<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use super::{LINE_BYTES_MAX, UNREAD_BYTES_MAX, split};
+
+    #[test]
+    fn a_line_takes_4_mib_and_unread_answers_64() {
+        assert_eq!((LINE_BYTES_MAX, UNREAD_BYTES_MAX), (4 << 20, 64 << 20), "as the page says");
+    }
 
     #[test]
     fn lines_end_at_line_feeds_and_the_first_one_takes_the_tail() {

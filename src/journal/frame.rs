@@ -243,6 +243,11 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_takes_1_gib() {
+        assert_eq!(PAYLOAD_BYTES_MAX, 1 << 30, "as the page says");
+    }
+
+    #[test]
     fn a_frame_reads_back() {
         let bytes = encode(FrameKind::Command, 99, &[b"ab", b"c"]);
         let header = CHECKSUM.decode(OFFSET, &bytes).unwrap();

@@ -256,6 +256,20 @@ mod tests {
     }
 
     #[test]
+    fn edits_of_more_than_4_mib_go_to_a_file() {
+        let memory = memory();
+        let (mut batch, mut most) = (memory.batch(7), 0);
+        for number in 1_000..10_000 {
+            batch.push(put(number)).unwrap();
+            if batch.spilled.file_bytes > 0 {
+                break;
+            }
+            most = memory.admission.budget.held_bytes();
+        }
+        assert!(((4 << 20) - (64 << 10)..=4 << 20).contains(&most), "{most}");
+    }
+
+    #[test]
     fn what_is_spilled_comes_back_in_order() {
         let memory = memory();
         let mut batch = memory.batch(7);
