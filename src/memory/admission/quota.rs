@@ -88,7 +88,8 @@ impl Memory {
         })
     }
 
-    /// As [`Memory::check_quota`], for written records, with the bytes that they have afterwards. Fails as that does.
+    /// As [`Memory::check_quota`], for written records, with the bytes that they have afterwards, those of their ids
+    /// included. Fails as that does.
     pub(in crate::memory) fn check_record_quota<'a>(
         &self,
         branch: BranchId,

@@ -131,7 +131,8 @@ impl Memory {
             }
             // The quota is asked with no lock held, as counting may go through whole branches; room on the disk is
             // taken after that.
-            self.check_record_quota(branch, resolved.puts().map(|(id, version)| (id, version.content.bytes())))?;
+            let puts = resolved.puts().map(|(id, version)| (id, id.len() + version.content.bytes()));
+            self.check_record_quota(branch, puts)?;
             let is_bulk = count >= BULK_EDITS || bytes >= BULK_BYTES;
             let cost = edits_disk_cost(&resolved, is_bulk);
             let _room = match without_waiting(|| self.reserve_for(cost)) {

@@ -3,8 +3,8 @@
 use super::*;
 use crate::disk::ForgetfulDisk;
 use crate::memory::{
-    Actor, EditError, Environment, MergeKind, OpenMode, PurgeOptions, RecordEdit, RecordPatch, SharedLogEntryInput,
-    View,
+    Actor, EditError, Environment, MergeKind, OpenMode, PurgeOptions, RecordEdit, RecordInput, RecordPatch,
+    SharedLogEntryInput, View,
 };
 
 #[test]
@@ -95,6 +95,8 @@ fn records_of_a_branch_and_all_below_count() {
     rig.put(rig.main, "elsewhere", "x").unwrap();
     rig.memory.commit(&rig.who, below, vec![RecordEdit::Delete { id: "b".into() }]).unwrap();
     rig.put(top, "d", "x").unwrap();
+    rig.memory.commit(&rig.who, below, vec![RecordEdit::Delete { id: "of-base".into() }]).unwrap();
+    assert!(is_over(rig.put(top, "e", "x")), "what is deleted differs, too");
     rig.memory.discard(&rig.who, below).unwrap();
     rig.put(top, "e", "x").unwrap();
     assert!(is_over(rig.put(top, "f", "x")));
@@ -118,6 +120,22 @@ fn concurrent_calls_exceed_a_quota_by_what_they_add_at_most() {
     });
     let records = rig.memory.status(&View::Branch(rig.main)).unwrap()["records"].as_u64().unwrap();
     assert!((20..20 + WRITERS).contains(&records), "{records} records");
+}
+
+#[test]
+fn ids_numbers_texts_and_metadata_count_in_a_quota_of_bytes() {
+    let rig = rig();
+    let (vector, text) = (Some(vec![1.0_f32; 10].into()), Some("x".repeat(20).into()));
+    let input = RecordInput { vector, text, metadata: "{}".into() };
+    let put = || {
+        let edit = RecordEdit::Put { id: "ten-bytes-".into(), input: input.clone() };
+        rig.memory.commit(&rig.who, rig.main, vec![edit])
+    };
+    rig.quota(rig.main, "bytes=71");
+    assert!(is_over(put()));
+    rig.quota(rig.main, "bytes=72");
+    put().unwrap();
+    assert!(is_over(rig.put(rig.main, "b", "x")), "all of it is taken");
 }
 
 #[test]
