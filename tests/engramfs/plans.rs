@@ -118,6 +118,22 @@ fn a_merge_is_done_if_its_plan_is_the_one_that_was_asked_for() {
 }
 
 #[test]
+fn the_id_under_which_a_version_is_kept_is_in_the_plan() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Strategy, "keep-both").unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    memory.commit(&who(), fork, vec![put("a", None, Some("child"))]).unwrap();
+    memory.commit(&who(), main, vec![put("a", None, Some("parent"))]).unwrap();
+    let planned = || dry(&memory, fork, MergeKind::Merge).plan;
+    let plan = planned();
+    memory.commit(&who(), main, vec![put("a~y", None, Some("no id that the merge gives"))]).unwrap();
+    assert_eq!(planned(), plan, "a control");
+    memory.commit(&who(), main, vec![put("a~x", None, Some("now it gives another"))]).unwrap();
+    assert_ne!(planned(), plan);
+}
+
+#[test]
 fn settings_and_the_branch_are_in_the_plan() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
