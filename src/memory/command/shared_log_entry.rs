@@ -221,6 +221,7 @@ fn check_label(key: &'static str, value: &str) -> Result<(), Error> {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use crate::memory::Kind;
 
     #[test]
     fn a_line_is_an_object_or_a_text() {
@@ -253,5 +254,17 @@ mod tests {
             let error = SharedLogEntryInput::parse(line).unwrap_err();
             assert!(!error.hint().is_empty(), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn a_line_has_64_kib_and_an_event_id_200_bytes_at_most() {
+        let kind = |line: String| SharedLogEntryInput::parse(&line).map_err(|error| error.kind()).err();
+        let bare = |bytes: usize| kind("x".repeat(bytes));
+        assert_eq!((bare(65_536), bare(65_537)), (None, Some(Kind::TooLarge)));
+        let event = |bytes: usize| kind(format!(r#"{{"text":"a","event_id":"{}"}}"#, "e".repeat(bytes)));
+        assert_eq!(
+            (event(0), event(1), event(200), event(201)),
+            (Some(Kind::Invalid), None, None, Some(Kind::Invalid))
+        );
     }
 }
