@@ -312,8 +312,8 @@ mod tests {
     #[test]
     fn braces_nest_to_a_limit() {
         let gate = |depth: usize| format!("only files/{}a{}", "{".repeat(depth), "}".repeat(depth));
-        assert!(Gate::parse(&gate(100)).is_some());
-        assert!(Gate::parse(&gate(BRACES_MAX + 1)).is_none());
+        assert!(Gate::parse(&gate(500)).is_some());
+        assert!(Gate::parse(&gate(501)).is_none());
         assert!(Gate::parse(&gate(32_000)).is_none());
         assert!(Gate::parse(&format!("only files/{}", "{a,b}".repeat(600))).is_some(), "side by side is not deep");
     }
