@@ -294,6 +294,7 @@ fn the_log_is_ranked_with_the_records_as_one() {
     let filler = (0..1_990).map(|n| put(&format!("r{n}"), None, Some(&format!("number {n} of many about nothing"))));
     let right = (0..10).map(|n| put(&format!("right{n}"), None, Some(&format!("solar panel inverter {n}"))));
     memory.commit(&who(), main, filler.chain(right).collect()).unwrap();
+    let earlier = memory.last_seq();
     let weak: Vec<String> =
         (0..40).map(|n| if n < 3 { format!("the panel met {n}") } else { format!("entry {n}") }).collect();
     append(&memory, main, &weak.iter().map(String::as_str).collect::<Vec<_>>());
@@ -305,6 +306,9 @@ fn the_log_is_ranked_with_the_records_as_one() {
     let query = Query::parse(r#"{"text":"solar panel inverter","k":20}"#).unwrap();
     let of_checkpoint = memory.ask(&View::Checkpoint(main, "v1".into()), &query).unwrap();
     assert!(of_checkpoint.hits.len() == 10 && of_checkpoint.hits.iter().all(|hit| hit.entry_id.is_none()));
+    memory.commit(&who(), main, vec![put("later", None, Some("something else"))]).unwrap();
+    let of_earlier = hits(&memory, main, &format!(r#"{{"text":"solar panel inverter","k":20,"at":"{earlier}"}}"#));
+    assert!(of_earlier.len() == 10 && of_earlier.iter().all(|(entry, ..)| entry.is_none()), "{of_earlier:?}");
     let vector = r#"{"vector":[1,2],"mode":"vector"}"#;
     assert_eq!(hits(&memory, main, vector), [], "in mode vector only what has a vector is a hit");
     append(&memory, main, &[r#"{"text":"with numbers","vector":[1,2]}"#]);
