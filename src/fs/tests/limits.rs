@@ -246,3 +246,20 @@ fn a_slow_reader_of_shared_events_is_told_that_it_missed_some() {
     assert!(rig.fs.read(anew, 0, 100).unwrap().starts_with(b"{"), "a whole line");
     rig.fs.release(anew);
 }
+
+#[test]
+fn from_1_mib_of_a_shared_log_on_the_page_says_how_to_archive() {
+    let rig = Rig::new();
+    let line = format!("{}\n", "x".repeat(60_000));
+    let state = || {
+        let status: serde_json::Value = serde_json::from_str(&rig.read("main/status").unwrap()).unwrap();
+        let is_told = rig.read("main/README.md").unwrap().contains("archive-log");
+        (status["log_bytes"].as_u64().unwrap() >= 1 << 20, is_told)
+    };
+    rig.write("main/shared/log/append", &line.repeat(17)).unwrap();
+    assert_eq!(state(), (false, false));
+    rig.write("main/shared/log/append", &line).unwrap();
+    assert_eq!(state(), (true, true));
+    rig.write("main/ctl", "archive-log 18\n").unwrap();
+    assert_eq!(state(), (false, false));
+}
