@@ -321,6 +321,16 @@ fn deletions_of_files_within_two_seconds_are_undone_together() {
     assert_eq!(there(), [false, true, true], "b and c went together, and a before them");
     rig.undo(rig.main).unwrap();
     assert_eq!(there(), [true; 3]);
+    // Of records they are one within a second, to the nanosecond.
+    for id in ["a", "b", "c"] {
+        rig.set(rig.main, id, "text");
+    }
+    for (id, nanos_later) in [("a", 1_000_000_000), ("b", 1_000_000_001), ("c", 1_000_000_000)] {
+        now.fetch_add(nanos_later, Ordering::Relaxed);
+        rig.memory.commit(&who(), rig.main, vec![delete(id)]).unwrap();
+    }
+    rig.undo(rig.main).unwrap();
+    assert_eq!(rig.texts(rig.main), ["b=text", "c=text"]);
     rig.end();
 }
 
