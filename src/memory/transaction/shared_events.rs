@@ -360,6 +360,7 @@ mod tests {
 
     #[test]
     fn the_oldest_lines_go_whole_where_there_is_no_more_room() {
+        assert_eq!(BYTES_MAX, 8 << 20);
         for share in [u64::MAX, 300 << 10] {
             let mut lines = lines(share);
             let (mut all, most) = (0, BYTES_MAX.min(share as usize));
@@ -390,6 +391,7 @@ mod tests {
 
     #[test]
     fn a_value_is_shown_that_is_short_and_for_everybody() {
+        assert_eq!(SHOWN_BYTES_MAX, 4_096);
         for (mode, length, shows) in [
             (0o644, SHOWN_BYTES_MAX, true),
             (0o644, SHOWN_BYTES_MAX + 1, false),

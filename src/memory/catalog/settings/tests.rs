@@ -109,7 +109,7 @@ fn bad_values_are_refused_with_what_to_write() {
         (Setting::Ttl, "0s"),
         (Setting::Keep, "-1d"),
         (Setting::ScratchSize, "many"),
-        (Setting::ScratchSize, "1025M"),
+        (Setting::ScratchSize, "1048577K"),
         (Setting::Quota, "rows=7"),
         (Setting::Gate, "approval"),
         (Setting::Gate, ""),
@@ -125,6 +125,7 @@ fn bad_values_are_refused_with_what_to_write() {
         "approval 2 for files/core/**\ndeletes 3"
     );
     assert_eq!(check(Setting::Ttl, "7d\n").unwrap(), "7d");
+    assert_eq!(check(Setting::ScratchSize, "1024M").unwrap(), "1024M");
     for word in ["store", "session"] {
         assert_eq!(check(Setting::SignalScope, word).unwrap(), word);
     }
