@@ -97,3 +97,5 @@ mod story;
 mod support;
 /// What belongs together: pulled, promoted, rolled back, opened again.
 mod units;
+/// In which order a store's files are written, flushed, named and removed.
+mod write_order;
