@@ -68,6 +68,32 @@ fn a_new_file_has_its_header_on_the_device_before_its_name_is_synced() {
     assert!(found > 0, "no cut left the name, so nothing was tested");
 }
 
+/// It holds no frame: one is written only once the header is on the device.
+#[test]
+fn a_last_file_without_a_whole_header_is_passed_over_and_removed() {
+    let header = FileHeader::create(2, &SALT).1;
+    let cut = (0..header.len()).map(|length| header[..length].to_vec());
+    let mut magic_alone = header;
+    magic_alone[8..].fill(0);
+    let with_second = |bytes: Vec<u8>| {
+        let (forgetful, disk) = disk();
+        append(&Journal::create(&disk, &SALT).unwrap(), "one");
+        forgetful.replace(&Journal::file_path(2), bytes).unwrap();
+        disk
+    };
+    for bytes in cut.chain([magic_alone.to_vec()]) {
+        let disk = with_second(bytes.clone());
+        let (texts, replayed) = read(&disk).unwrap();
+        assert_eq!((texts, replayed.torn_tail().is_none()), (vec!["one".to_owned()], true), "{bytes:?}");
+        append(&replayed.resume(&disk).unwrap(), "two");
+        assert_eq!(disk.list(FOLDER).unwrap().len(), 1, "{bytes:?}");
+        assert_eq!(read(&disk).unwrap().0, ["one", "two"], "{bytes:?}");
+    }
+    // One with a byte behind its header was in use.
+    let longer = [&magic_alone[..], b"x"].concat();
+    assert!(matches!(read(&with_second(longer)), Err(JournalError::Damaged { .. })));
+}
+
 #[test]
 fn what_follows_a_lost_tail_goes_with_it_if_it_was_never_flushed() {
     let (forgetful, disk) = disk();
