@@ -309,12 +309,19 @@ fn a_store_that_could_not_be_made_is_made_by_the_next_try() {
         let hit = faulty.calls() >= nth;
         faulty.clear();
         assert!(first.is_err() || !hit, "call {nth}");
-        let memory =
-            open_on(Arc::new(faulty.inner().power_cut(nth))).unwrap_or_else(|error| panic!("call {nth}: {error}"));
+        let cut = faulty.inner().power_cut(nth);
+        let has = |path: &str| cut.bytes(path).is_ok();
+        let others = ["format", "key", "key.pub", &Journal::file_path(1)];
+        assert!(!has("manifest") || others.into_iter().all(has), "call {nth}: {:?}", cut.files());
+        let memory = open_on(Arc::new(cut)).unwrap_or_else(|error| panic!("call {nth}: {error}"));
         memory.commit(&who(), main_of(&memory), vec![put("a", None, Some("text"))]).unwrap();
         let memory = open_on(Arc::new(faulty.clone())).unwrap_or_else(|error| panic!("call {nth}: {error}"));
         memory.commit(&who(), main_of(&memory), vec![put("a", None, Some("text"))]).unwrap();
         if !hit {
+            // With a log record it is damage.
+            let made = faulty.inner().power_cut_keep_all();
+            made.remove("manifest").unwrap();
+            assert_eq!(open_on(Arc::new(made)).err().unwrap().kind(), Kind::Damaged);
             return;
         }
     }
