@@ -197,8 +197,14 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
             sticky: true,
         };
         faulty.plan(fault);
+        let journals = || {
+            let files = faulty.inner().files().into_iter();
+            files.filter(|(path, _)| path.starts_with("journal/")).collect::<Vec<_>>()
+        };
+        let before = journals();
         for step in [Commit, Fork, Step::Checkpoint, Step::Bulk] {
             assert_eq!(story.step(step).unwrap_err().kind(), Kind::Full, "{step:?}");
+            assert_eq!(journals(), before, "half a frame of {step:?} stays");
         }
         story.step(Seal).unwrap_err();
         texts(&story.memory, &View::Branch(main_of(&story.memory)));
