@@ -282,25 +282,31 @@ fn pages_lost_by_a_failed_flush_are_written_again_by_the_next_opening() {
     recover(&faulty.inner().power_cut_keep_nothing(), &story.log, story.log.synced).unwrap();
 }
 
-/// A bulk commit whose segment is there and whose entry is not: the records are absent, and the
-/// file is no damage.
+/// A bulk commit whose segment is there and whose entry is not: the records are absent, the file is no damage, and a
+/// collection removes it.
 #[test]
 fn a_bulk_commit_is_whole_or_absent() {
     let faulty = FaultyDisk::new(ForgetfulDisk::new());
     let mut story = Story::begin(Arc::new(faulty.clone()), 4).unwrap();
     story.step(Step::Commit).unwrap();
-    let (mut failed, mut nth) = (0, 1);
+    let (mut failed, mut left, mut nth) = (0, 0, 1);
     loop {
         faulty.plan(Fault::once(nth, DiskCall::CHANGES, libc::EIO));
         let result = story.step(Step::Bulk);
         faulty.clear();
-        recover(&faulty.inner().power_cut_keep_all(), &story.log, story.log.acknowledged).unwrap();
+        let after = faulty.inner().power_cut_keep_all();
+        recover(&after, &story.log, story.log.acknowledged).unwrap();
         if result.is_ok() {
             break;
         }
+        let unreferenced = after.list("segments").unwrap();
+        open(&after).unwrap().gc(&who(), None, false).unwrap();
+        let kept = after.list("segments").unwrap();
+        assert!(!unreferenced.iter().any(|name| kept.contains(name)), "call {nth}");
+        left += unreferenced.len();
         (failed, nth) = (failed + 1, nth + 1);
     }
-    assert!(failed >= 4, "{failed}");
+    assert!(failed >= 4 && left > 0, "{failed} failed, which left {left} files");
 }
 
 /// An agent may write a vector whose bytes are a whole frame that calls everything before it safe.
