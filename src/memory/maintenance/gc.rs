@@ -359,7 +359,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
+    use crate::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
     use crate::memory::environment::TestClock;
     use crate::memory::{Environment, OpenMode, RecordEdit, RecordInput};
 
@@ -381,6 +381,29 @@ mod tests {
             assert!(!memory.storage.manifest.lock().rewrites_early(), "a failure at change {nth}");
         }
         assert!(failures > 0, "some of the changes are of the collection");
+    }
+
+    #[test]
+    fn a_collection_whose_seal_fails_has_its_discards_in_the_journal_and_removed_no_file() {
+        let (who, clock) = (Actor { uid: 0, gid: 0, name: "root".into() }, TestClock::default());
+        let disk = FaultyDisk::new(ForgetfulDisk::new());
+        let environment = clock.environment(who.clone());
+        let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
+        memory.stop_maintenance();
+        let fork = memory.fork(&who, memory.root("main").unwrap(), "x", None).unwrap();
+        memory.set(&who, fork, Setting::Ttl, "1h").unwrap();
+        memory.commit(&who, fork, put("of the fork alone")).unwrap();
+        memory.seal().unwrap();
+        clock.advance(2 * 3_600_000_000_000);
+        let sealed = disk.inner().list("segments").unwrap();
+        assert!(!sealed.is_empty() && memory.resolve("main/x").is_ok(), "a control");
+        disk.plan(Fault { sticky: true, ..Fault::once(1, &[DiskCall::Rename], libc::EIO) });
+        memory.gc(&who, None, false).unwrap_err();
+        let cut = disk.inner().power_cut_keep_nothing();
+        let kept = cut.list("segments").unwrap();
+        assert!(sealed.iter().all(|name| kept.contains(name)), "{kept:?}");
+        let found = Memory::open_on(Arc::new(cut), OpenMode::Existing, None, clock.environment(who)).unwrap();
+        assert!(found.resolve("main/x").is_err());
     }
 
     #[test]
