@@ -345,6 +345,16 @@ fn the_state_before_many_deletes_stays_though_a_seal_had_written_it() {
 /// Only what the journal has in memory alone could be lost by going on after one.
 #[test]
 fn a_failed_flush_of_another_file_than_the_journal_ends_no_writing() {
+    let ([ended, goes_on], [ended_by_folders, goes_on_by_folders]) =
+        (fail_each_flush(&[DiskCall::Sync]), fail_each_flush(&[DiskCall::SyncDir]));
+    assert!(ended > 0, "the flush of the journal fails once");
+    assert!(goes_on > 2, "{goes_on}: those of a header, a segment and the manifest do");
+    assert_eq!(ended_by_folders, 0, "a folder's flush ends no writing");
+    assert!(goes_on_by_folders > 2, "{goes_on_by_folders}: those of `journal/`, `segments/` and the root do");
+}
+
+/// Has each flush of a seal fail in turn; returns after how many of them writing ended, and after how many it went on.
+fn fail_each_flush(kinds: &'static [DiskCall]) -> [usize; 2] {
     let (mut ended, mut goes_on) = (0, 0);
     for nth in 1.. {
         let faulty = FaultyDisk::losing_pages(ForgetfulDisk::new());
@@ -356,9 +366,9 @@ fn a_failed_flush_of_another_file_than_the_journal_ends_no_writing() {
         memory.sync().unwrap();
         // Flushed when the new file has come.
         memory.commit(&root(), main, vec![put("b", "text")]).unwrap();
-        faulty.plan(Fault::once(nth, &[DiskCall::Sync], libc::EIO));
+        faulty.plan(Fault::once(nth, kinds, libc::EIO));
         if memory.seal().is_ok() {
-            break;
+            return [ended, goes_on];
         }
         if memory.is_read_only() {
             ended += 1;
@@ -369,8 +379,7 @@ fn a_failed_flush_of_another_file_than_the_journal_ends_no_writing() {
         memory.seal().unwrap();
         let written = head(&memory, main);
         let found = open(&faulty.inner().power_cut_keep_nothing(), &root(), OpenMode::Existing).unwrap();
-        assert_eq!(head(&found, main), written, "flush {nth}");
+        assert_eq!(head(&found, main), written, "{kinds:?}, flush {nth}");
     }
-    assert!(ended > 0, "the flush of the journal fails once");
-    assert!(goes_on > 2, "{goes_on}: those of a header, a segment and the manifest do");
+    unreachable!("a seal ends")
 }
