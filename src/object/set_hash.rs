@@ -45,16 +45,16 @@ impl SetHash {
     /// Adds the element that `hash` names; one that is there already counts twice from then on.
     pub fn add(&mut self, hash: &Hash) {
         let element = Element::from_hash(hash);
-        for (lane, add) in self.0.iter_mut().zip(element.lanes()) {
-            *lane = lane.wrapping_add(add);
+        for (lane, add) in self.0.iter_mut().zip(&element.0) {
+            *lane = lane.wrapping_add(*add);
         }
     }
 
     /// Takes out the element that `hash` names; it must have been added before.
     pub fn remove(&mut self, hash: &Hash) {
         let element = Element::from_hash(hash);
-        for (lane, sub) in self.0.iter_mut().zip(element.lanes()) {
-            *lane = lane.wrapping_sub(sub);
+        for (lane, sub) in self.0.iter_mut().zip(&element.0) {
+            *lane = lane.wrapping_sub(*sub);
         }
     }
 
@@ -67,11 +67,9 @@ impl SetHash {
 
     /// Returns the state, lanes in little-endian order.
     pub fn to_bytes(&self) -> [u8; BYTES] {
-        let mut bytes = [0; BYTES];
-        for (pair, lane) in bytes.chunks_exact_mut(2).zip(self.0) {
-            pair.copy_from_slice(&lane.to_le_bytes());
-        }
-        bytes
+        let mut lanes = self.0;
+        lanes.iter_mut().for_each(|lane| *lane = lane.to_le());
+        bytemuck::cast(lanes)
     }
 
     /// Returns the state that [`SetHash::to_bytes`] gave, or nothing when the length is wrong.
@@ -93,17 +91,14 @@ impl SetHash {
 }
 
 /// One element, stretched over all lanes by BLAKE3's extendable output.
-struct Element([u8; BYTES]);
+struct Element([u16; LANES]);
 
 impl Element {
     fn from_hash(hash: &Hash) -> Element {
-        let mut bytes = [0; BYTES];
-        blake3::Hasher::new_keyed(&hash.0).finalize_xof().fill(&mut bytes);
-        Element(bytes)
-    }
-
-    fn lanes(&self) -> impl Iterator<Item = u16> {
-        self.0.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
+        let mut lanes = [0_u16; LANES];
+        blake3::Hasher::new_keyed(&hash.0).finalize_xof().fill(bytemuck::cast_slice_mut(&mut lanes));
+        lanes.iter_mut().for_each(|lane| *lane = u16::from_le(*lane));
+        Element(lanes)
     }
 }
 
