@@ -464,4 +464,16 @@ mod tests {
     fn who_lets_go_of_states_hears_when_none_are_left() {
         assert!(!RetainedStates::default().drop_oldest());
     }
+
+    #[test]
+    fn the_newest_1000_states_stay_for_as_long_after_each_was_left_as_keep_says() {
+        let info = |number: u32| StateInfo { key: (1, number.into()), time: Time(number.into()), is_pinned: false };
+        let states: Vec<StateInfo> = (0..1_002).map(info).collect();
+        let retention = Retention { keep_nanos: 5_000, interval_nanos: 1 << 40 };
+        let stay = |now| retention.select_retained(&states, 0, None, Time(now));
+        // State 2 was left at 3.
+        let oldest = |now| stay(now).iter().position(|stays| *stays);
+        assert_eq!([2_000, 5_002, 5_003].map(oldest), [Some(2), Some(2), Some(3)]);
+        assert!(stay(2_000)[2..].iter().all(|stays| *stays));
+    }
 }

@@ -7,8 +7,8 @@ use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::maintenance::compact::RewriteSet;
 use crate::memory::{
-    Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, NewInode, OpenMode, PurgeOptions, RecordEdit,
-    RecordInput, View,
+    Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, MergeKind, MergeOptions, NewInode, OpenMode,
+    PurgeOptions, RecordEdit, RecordInput, Revision, View,
 };
 
 #[test]
@@ -340,6 +340,68 @@ fn the_state_before_many_deletes_stays_though_a_seal_had_written_it() {
         memory.rollback(&who, main, &full.to_string()).unwrap();
         assert_eq!(head(&memory, main), head_before, "{sealed_behind:?}");
     }
+}
+
+/// Tells whether a state that no seal has written yet stays as long as any other.
+fn is_pinned(memory: &Memory, branch: BranchId, entry: u64) -> bool {
+    memory.catalog().retained.recent.get(&(branch, entry)).is_some_and(|recent| recent.retained.is_pinned)
+}
+
+#[test]
+fn the_state_before_99_deletes_stays_no_longer_than_others_and_that_before_100_does() {
+    let who = root();
+    let (_, memory, main) = with_thinned_states(&who);
+    memory.stop_maintenance();
+    memory.commit(&who, main, (0..199).map(|n| put(&format!("r{n}"), "text")).collect()).unwrap();
+    let full = memory.last_seq();
+    let delete = |n: usize| {
+        memory.commit(&who, main, vec![RecordEdit::Delete { id: format!("r{n}").into() }]).unwrap();
+    };
+    for n in 0..99 {
+        delete(n);
+    }
+    memory.commit(&who, main, vec![put("between", "text")]).unwrap();
+    let between = memory.last_seq();
+    for n in 99..198 {
+        delete(n);
+    }
+    assert!(!is_pinned(&memory, main, between), "99 in a row");
+    delete(198);
+    assert!(is_pinned(&memory, main, between), "100 in a row");
+    assert!(!is_pinned(&memory, main, full), "one that was written between the deletes ends the row");
+}
+
+#[test]
+fn the_state_before_a_merge_promote_pull_or_revert_stays_as_long_as_any_other() {
+    let who = root();
+    let (_, memory, main) = with_thinned_states(&who);
+    memory.stop_maintenance();
+    let child = memory.fork(&who, main, "child", None).unwrap();
+    let write = |branch, id| {
+        memory.commit(&who, branch, vec![put(id, "text")]).unwrap();
+    };
+    let check = |verb: &str, left: &[BranchId], step: &dyn Fn()| {
+        let state = |branch: &BranchId| (*branch, memory.catalog().branch(*branch).unwrap().state_entry);
+        let states: Vec<(BranchId, u64)> = left.iter().map(state).collect();
+        let pinned = || states.iter().filter(|(branch, entry)| is_pinned(&memory, *branch, *entry)).count();
+        assert_eq!(pinned(), 0, "a control, {verb}");
+        step();
+        assert_eq!(pinned(), states.len(), "{verb}");
+    };
+    let merge = |kind| {
+        memory.merge(&who, child, kind, false).unwrap();
+    };
+    write(child, "a");
+    check("promote", &[main, child], &|| merge(MergeKind::Promote));
+    write(main, "b");
+    check("pull", &[child], &|| merge(MergeKind::Pull));
+    write(child, "c");
+    check("merge", &[main], &|| merge(MergeKind::Merge));
+    write(main, "d");
+    let entry = Revision::parse(&memory.last_seq().to_string()).unwrap();
+    check("revert", &[main], &|| {
+        memory.revert(&who, main, &entry, MergeOptions::default(), false).unwrap();
+    });
 }
 
 /// Only what the journal has in memory alone could be lost by going on after one.
