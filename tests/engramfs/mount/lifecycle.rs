@@ -228,10 +228,15 @@ fn a_store_has_one_process_at_a_time() {
         &["mount", text(&store), text(&other)][..],
         &["fork", &format!("{}:main", store.display()), "x"],
         &["gc", text(&store)],
+        &["archive", text(&store), "--before", "2026-01-01T00:00:00Z"],
     ] {
         let (code, _, said) = run(arguments);
         assert_eq!(code, 5, "{arguments:?}: {said}");
         assert!(said.starts_with("engramfs: ") && said.contains("in use"), "{said}");
+    }
+    for looks in [&["--before", "2026-01-01T00:00:00Z", "--dry-run"][..], &["--print"]] {
+        let (code, _, said) = run(&[&["archive", text(&store)][..], looks].concat());
+        assert_eq!(code, 0, "{looks:?}: {said}");
     }
     let (code, _, said) = run(&["mount", "--json", text(&store), text(&other)]);
     let error: serde_json::Value = serde_json::from_str(said.trim()).unwrap();
