@@ -70,5 +70,6 @@ mod tests {
         let mut retry = UnitRetry(3);
         assert_eq!([0; 4].map(|_| retry.wait_for_retry(&in_use)), [true, true, false, false]);
         assert!(!UnitRetry(3).wait_for_retry(&MergeError::TooLong.into()));
+        assert_eq!((UnitRetry::new().0, CHECK_INTERVAL), (10, Duration::from_millis(10)), "a tenth of a second");
     }
 }

@@ -52,7 +52,8 @@ fn one_word_resolves_a_whole_unit_until_a_side_changes_any_of_it() {
 fn a_database_that_is_open_for_writing_is_not_replaced() {
     let mount = Mounted::new();
     sqlite(&mount, CRASHED, "main/files/m.db", "base");
-    for branch in ["x", "y"] {
+    fs::create_dir(mount.at("main/checkpoints/before")).unwrap();
+    for branch in ["x", "y", "z"] {
         fs::create_dir(mount.at(&format!("main/branches/{branch}"))).unwrap();
     }
     sqlite(&mount, CRASHED, "main/branches/x/files/m.db", "child");
@@ -79,6 +80,13 @@ fn a_database_that_is_open_for_writing_is_not_replaced() {
     });
     assert!(merged.is_some());
     assert_eq!(sqlite(&mount, OPENED, "main/files/m.db", ""), "base child");
+    fs::write(mount.at("main/branches/z/files/of-z"), "z").unwrap();
+    let writable = |branch: &str| fs::File::options().write(true).open(mount.at(&format!("{branch}/files/m.db")));
+    let _writers = ["main/branches/z", "main"].map(|branch| writable(branch).unwrap());
+    for (branch, verb) in [("main/branches/z", "pull"), ("main/branches/z", "promote"), ("main", "rollback before")] {
+        assert_eq!(mount.ctl(branch, verb).unwrap_err().raw_os_error(), Some(libc::EBUSY), "{verb}");
+        assert_eq!(mount.refusal(branch)["code"], "unit_in_use", "{verb}");
+    }
 }
 
 #[test]
