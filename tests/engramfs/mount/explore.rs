@@ -46,6 +46,7 @@ pub(super) fn running(word: &str) -> usize {
 /// What each of the five does stands in the file of candidates.
 const FIVE: &str = "good=3
 bug: exit 1
+
 hang: setsid sleep 300 & sleep 300
 bomb: f() { f | f & f; }; f
 liar=1; echo 1000000
@@ -148,6 +149,7 @@ fn losers_come_back_or_stay_with_keep() {
     });
     assert_eq!(read(mount.at(&format!("main/branches/{}/files/answer", kept[0]))), "1\n");
     assert_eq!(read(mount.at(&format!("main/branches/{}/config/ttl", kept[0]))), "", "who keeps it keeps it for long");
+    assert!(names(mount.at(&format!("main/branches/{}/branches", kept[0]))).is_empty(), "what it forked has ended");
     assert_eq!(explore(&mount, "echo lost > files/answer", "exit 1", &["-n", "1"]).0, 1);
     let gone = mount.ctl("main", "discarded").unwrap();
     let name = gone["discarded"]
