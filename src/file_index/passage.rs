@@ -235,6 +235,8 @@ mod tests {
         ];
         assert_eq!(cut(text, Syntax::Markdown), expected.map(|(line, text, above)| (line, text, above.to_owned())));
         assert_eq!(cut(text, Syntax::Plain).len(), 1);
+        let text = format!("# {}\n\n## Part\n\ntext", "x".repeat(300));
+        assert_eq!(cut(&text, Syntax::Markdown)[1].2, "x".repeat(200), "a heading counts by its beginning");
     }
 
     #[test]
