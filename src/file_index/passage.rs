@@ -248,6 +248,14 @@ mod tests {
         assert_eq!((&*found[0].2, &*found[1].2), ("", "Title"));
     }
 
+    #[test]
+    fn a_passage_has_1200_bytes_where_paragraphs_allow_it_and_2000_at_most() {
+        let passages = |text: String| cut(&text, Syntax::Plain).len();
+        let paragraphs = |bytes: usize| format!("{}\n\n{}", "a".repeat(bytes - 600), "b".repeat(598));
+        assert_eq!([1_200, 1_201].map(|bytes| passages(paragraphs(bytes))), [1, 2]);
+        assert_eq!([2_000, 2_001].map(|bytes| passages("x".repeat(bytes))), [1, 2]);
+    }
+
     /// Returns whether a passage ends with a line, or one that is too long with a word, or else where no blank was near.
     fn is_cut_well(text: &str, passage: &Range<usize>) -> bool {
         let rest = text[passage.end..].trim_start_matches([' ', '\t', '\r']);
