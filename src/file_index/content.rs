@@ -75,3 +75,34 @@ impl IndexableContent {
         })
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::object::Time;
+    use crate::workspace::{FileName, FileOp, NewInode, NoPacks, ROOT, Tree};
+
+    /// Returns how many bytes of a file are its text; nothing where it is none. It is so many letters with `end` behind them.
+    fn text_bytes(letters: usize, end: &[u8]) -> Option<usize> {
+        let mut tree = Tree::new(0o755, 0, 0, Time(0));
+        let name = FileName::new(b"a").unwrap();
+        let make = FileOp::Create { parent: ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
+        let inode = tree.apply(&make, Time(0), &NoPacks).unwrap().inode;
+        let mut bytes = vec![b'x'; letters];
+        bytes.extend_from_slice(end);
+        tree.apply(&FileOp::Write { inode, offset: 0, bytes: bytes.into() }, Time(0), &NoPacks).unwrap();
+        let content = IndexableContent::from_node(tree.node(inode).unwrap()).unwrap();
+        content.text(&NoPacks).unwrap().map(|text| text.len())
+    }
+
+    #[test]
+    fn the_first_4_mib_of_a_text_are_utf_8() {
+        let limit = 4 << 20;
+        assert_eq!(text_bytes(5, b"\xff"), None);
+        assert_eq!(text_bytes(5, b"\xc3"), None, "half a character at the end of a file");
+        assert_eq!(text_bytes(limit - 1, b"\xff"), None);
+        assert_eq!(text_bytes(limit, b"\xff"), Some(limit), "what is behind them does not matter");
+        assert_eq!(text_bytes(limit - 1, "é".as_bytes()), Some(limit - 1), "half a character at the limit");
+    }
+}
