@@ -255,12 +255,24 @@ fn a_query_indexes_small_files_itself_and_leaves_a_large_one_to_the_background()
     let main = main_of(&memory);
     write(&memory, main, "a-large.txt", &"a heron wades\n".repeat(100_000));
     write(&memory, main, "small.txt", "a heron");
-    let ask = || memory.ask(&View::Branch(main), &Query::from_text("heron").unwrap()).unwrap();
+    let query = Query::parse(r#"{"text":"heron","timeout_ms":60000}"#).unwrap();
+    let ask = || memory.ask(&View::Branch(main), &query).unwrap();
     let answer = ask();
     let paths: Vec<&str> = answer.hits.iter().filter_map(|hit| hit.file.as_ref()).map(|file| &*file.path).collect();
     assert_eq!((paths, answer.reason), (vec!["files/small.txt"], Some("1 file is not indexed yet".to_owned())));
     write(&memory, main, "another.txt", &"a heron stands\n".repeat(100_000));
     assert_eq!(ask().reason.as_deref(), Some("2 files are not indexed yet"));
+    let expect_left = |counts: &[usize]| {
+        for count in counts {
+            assert_eq!(ask().reason, Some(format!("{count} files are not indexed yet")));
+        }
+    };
+    for (name, bytes) in [("a", 1 << 20), ("b", 1 << 20), ("c", (1 << 20) + 1)] {
+        write(&memory, main, name, &name.repeat(bytes));
+    }
+    expect_left(&[4, 3, 3]);
+    (0..1_026).for_each(|n| write(&memory, main, &format!("n{n}.txt"), &format!("note {n}")));
+    expect_left(&[5, 3]);
 }
 
 #[test]
