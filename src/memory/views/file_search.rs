@@ -221,11 +221,14 @@ mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::{Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, NewInode, OpenMode};
+    use crate::sync::Deadline;
 
     fn store_with_a_file() -> (Arc<Memory>, Actor, BranchId) {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };
         let disk = Arc::new(ForgetfulDisk::new());
-        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        // The thread that indexes files does nothing, so that queries alone do.
+        let around = Environment { file_index_delay: Duration::from_secs(600), ..Environment::real(who.clone()) };
+        let memory = Memory::open_on(disk, OpenMode::Create, None, around).unwrap();
         let main = memory.root("main").unwrap();
         let name = FileName::new(b"a").unwrap();
         let op = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
@@ -255,6 +258,24 @@ mod tests {
         assert!(kept.get(&view).is_none());
         kept.put(&view, files(), kept.clear_count());
         assert!(kept.get(&view).is_some());
+    }
+
+    #[test]
+    fn a_query_waits_100_ms_for_what_others_are_indexing() {
+        let (memory, _, main) = store_with_a_file();
+        let view = View::Branch(main);
+        let query = crate::memory::Query::from_text("words").unwrap();
+        let files = memory.visible_files(&view).unwrap().unwrap();
+        let index = &memory.storage.file_index;
+        let claim = index.claim(files.unindexed(), index.purge_count(), INLINE);
+        assert_eq!(claim.contents.len(), 1);
+        let until = Deadline::from_now(Duration::from_millis(100));
+        assert_eq!(memory.ask(&view, &query).unwrap().reason.as_deref(), Some("1 file is not indexed yet"));
+        assert_eq!(until.remaining(), Duration::ZERO);
+        drop(claim);
+        assert_eq!(memory.ask(&view, &query).unwrap().reason, None);
+        let page = include_str!("../../../docs/SEMANTICS.md");
+        assert!(page.contains(&format!("waits up to {} ms for what", INDEXING_TIMEOUT.as_millis())));
     }
 
     #[test]
