@@ -69,6 +69,8 @@ mod tests {
             &["a.json.tmp", "a.json.abcde", "a.json.0123456789abc", "a.json.bak.xx", "a.json.abcdef x"],
             VectorsName::Other,
         );
+        all(&["tmp1234567", "tmp123456789", "a.json.abcdé"], VectorsName::Other);
+        all(&["sed-é.. x", "tmp-é..  78", "a.json.A-_9z0"], VectorsName::Temporary);
         assert_eq!(VectorsName::parse(OsStr::from_bytes(b"\xff.json")), VectorsName::Record);
         assert_eq!(VectorsName::parse(OsStr::from_bytes(b"\xff")), VectorsName::Other);
     }
