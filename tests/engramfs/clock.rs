@@ -74,8 +74,8 @@ fn a_clock_that_is_set_while_serving_writes_nothing_until_it_is_right_again() {
         assert_eq!(memory.tip(), tip);
     }
     memory.show(main, ShowTarget::Hash(kept), Viewer::UNRESTRICTED).unwrap();
-    machine.set(DAY / 2);
-    commit(&memory, "half a day").unwrap();
+    machine.set(DAY);
+    commit(&memory, "a day").unwrap();
     machine.set(0);
     commit(&memory, "again").unwrap();
     memory.close().unwrap();
