@@ -205,12 +205,14 @@ fn what_stands_beside_the_weights_is_heeded() {
     std::fs::write(folder.path().join("1_Pooling/config.json"), pooling.to_string()).unwrap();
     std::fs::write(folder.path().join("modules.json"), r#"[{"type":"sentence_transformers.models.Pooling"}]"#).unwrap();
     std::fs::write(folder.path().join("sentence_bert_config.json"), r#"{"max_seq_length":4}"#).unwrap();
-    let prompts = r#"{"prompts":{"query":"green ","document":""}}"#;
+    let prompts = r#"{"prompts":{"query":"green ","document":"four "}}"#;
     std::fs::write(folder.path().join("config_sentence_transformers.json"), prompts).unwrap();
     let model = ModelEmbedder::open(folder.path()).unwrap();
-    let query = model.embed(TextKind::Query, &["tea at four"], TIMEOUT).unwrap();
-    let first = &tiny.states(&[2, 4, 5, 3])[0];
-    assert!(query[0].iter().zip(first).all(|(found, expected)| (f64::from(*found) - expected).abs() < 1e-4));
+    for (kind, tokens) in [(TextKind::Query, [2, 4, 5, 3]), (TextKind::Document, [2, 8, 5, 3])] {
+        let vectors = model.embed(kind, &["tea at four"], TIMEOUT).unwrap();
+        let first = &tiny.states(&tokens)[0];
+        assert!(vectors[0].iter().zip(first).all(|(found, expected)| (f64::from(*found) - expected).abs() < 1e-4));
+    }
     assert_ne!(plain.description(), model.description());
 }
 
