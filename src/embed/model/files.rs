@@ -241,6 +241,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn models_of_another_kind_activation_position_or_pooling_are_refused() {
+        let is_run = |key: &str, value: &str| {
+            let mut config = serde_json::json!({
+                "model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3,
+                "intermediate_size": 20, "hidden_act": "gelu",
+            });
+            config[key] = value.into();
+            check(&serde_json::from_value(config).unwrap()).is_ok()
+        };
+        assert!(is_run("model_type", "bert") && is_run("position_embedding_type", "absolute"));
+        assert!(!is_run("model_type", "roberta") && !is_run("hidden_act", "relu"));
+        assert!(!is_run("position_embedding_type", "relative_key"));
+        let pooled = |config: &str| pooling(serde_json::from_str(config).unwrap());
+        assert_eq!(pooled("null"), Ok(Pooling::Mean), "where no file says it");
+        assert_eq!(pooled(r#"{"pooling_mode_mean_tokens":true}"#), Ok(Pooling::Mean));
+        assert_eq!(pooled(r#"{"pooling_mode_cls_token":true}"#), Ok(Pooling::Cls));
+        for other in ["cls_token", "max_tokens", "mean_sqrt_len_tokens"] {
+            let both = format!(r#"{{"pooling_mode_mean_tokens":true,"pooling_mode_{other}":true}}"#);
+            pooled(&both).unwrap_err();
+        }
+    }
+
+    #[test]
     fn weights_are_looked_for_in_the_order_of_the_page() {
         let page = include_str!("../../../docs/SEMANTICS.md");
         let (_, list) = page.split_once("first of these that is there:").unwrap();
