@@ -204,6 +204,9 @@ mod tests {
             let loser = if winner == Side::Child { Side::Parent } else { Side::Child };
             assert_eq!(merged.losers, [Loser::File(loser)]);
         }
+        // Changes of neighbouring lines are one such place.
+        let (text, neighbours) = merged(Some("a\nb\nc\n"), "A\nb\nc\n", "a\nB\nc\n", Strategy::ChildWins);
+        assert_eq!((text.as_str(), neighbours.decision), ("A\nb\nc\n", Some(Side::Child)));
         let (text, merged) = merged(Some(base), child, parent, Strategy::Manual);
         assert_eq!((text.as_str(), merged.decision), (parent, None));
     }
