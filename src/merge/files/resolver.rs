@@ -285,11 +285,11 @@ mod tests {
     #[test]
     fn contents_that_have_just_the_bytes_that_are_left_are_merged_and_no_longer_ones() {
         let mut base = TestFiles::new();
-        base.write("a", "1\n2\n3\n");
+        base.write("a", "1\n2\n3\n").write("b", "1\n");
         let (mut child, mut parent) = (base.later(100), base.later(200));
-        child.write("a", "one\n2\n3\n");
-        parent.write("a", "1\n2\nthree\n");
-        let (inode, rules) = (base.tree.resolve(b"a").unwrap(), Rules::parse("** text").unwrap());
+        child.write("a", "one\n2\n3\n").write("b", "2\n");
+        parent.write("a", "1\n2\nthree\n").write("b", "3\n");
+        let rules = Rules::parse("** text").unwrap();
         let fallbacks = |bytes_left| {
             let (both_changed, losers, fallbacks) = Default::default();
             let mut resolver = Resolver {
@@ -304,11 +304,14 @@ mod tests {
                 losers,
                 fallbacks,
             };
-            let item = resolver.item(NodeId::Base(inode));
-            resolver.decide(&item).unwrap();
+            for path in ["a", "b"] {
+                let item = resolver.item(NodeId::Base(base.tree.resolve(path.as_bytes()).unwrap()));
+                resolver.decide(&item).unwrap();
+            }
             resolver.fallbacks
         };
-        // 6, 8 and 10 bytes.
-        assert_eq!((fallbacks(24), fallbacks(23)), (vec![], vec![(b"a".to_vec(), Fallback::TooLarge)]));
+        let too_large = |path: &str| vec![(path.as_bytes().to_vec(), Fallback::TooLarge)];
+        // Of `a` 6, 8 and 10 bytes, of `b` 6 together, which may still fit where `a` did not.
+        assert_eq!([30, 29, 23].map(fallbacks), [vec![], too_large("b"), too_large("a")]);
     }
 }
