@@ -365,6 +365,23 @@ fn a_database_without_companions_that_both_changed_is_a_unit() {
     }
 }
 
+#[test]
+fn a_rule_makes_a_unit_of_a_file_and_its_companions_or_of_a_directory() {
+    for (main, rules) in [("a.kv", "*.kv unit\n** text"), ("a.set/data", "*.set unit\n** text")] {
+        for companion in ["-wal", "-journal", ".wal", "-other"] {
+            let mut base = TestFiles::new();
+            base.mkdir("a.set").write(main, "base");
+            let other = format!("{main}{companion}");
+            let (mut child, mut parent) = (base.later(100), base.later(200));
+            child.write(main, "child");
+            parent.write(&other, "parent");
+            let merged = plan_by(rules, &base, &child, &parent, Strategy::NewestWins, None);
+            let is_member = main.contains('/') || companion != "-other";
+            assert_eq!(merged.is_blocked(), is_member, "{other}");
+        }
+    }
+}
+
 /// A database and a table of Lance within PostgreSQL's directory, or within one that a rule names, are no units of
 /// their own.
 #[test]
