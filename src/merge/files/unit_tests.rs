@@ -102,6 +102,18 @@ fn what_says_nothing_is_no_change_of_a_unit() {
     assert_eq!((merged.both_changed.len(), merged.tree.hash()), (0, child.tree.hash()));
 }
 
+#[test]
+fn a_mode_or_an_attribute_of_a_member_is_a_change_of_its_unit() {
+    let [base, child, mut parent] = three();
+    parent.write("m.db", &db("parent"));
+    let (mut closed, mut tagged) = (child.clone(), child);
+    closed.chmod("m.db-wal", 0o600);
+    tagged.tag("m.db-wal", "user.x", "child");
+    for child in [closed, tagged] {
+        assert_eq!(conflicts(&plan(&[base.clone(), child, parent.clone()], None)), [("m.db".into(), None)]);
+    }
+}
+
 /// A file of another program may be called like the shared memory or the log of a database.
 #[test]
 fn in_a_directory_only_what_is_beside_its_database_says_nothing() {
