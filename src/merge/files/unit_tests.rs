@@ -366,14 +366,20 @@ fn a_database_of_duckdb_is_told_by_its_bytes() {
 
 #[test]
 fn a_database_without_companions_that_both_changed_is_a_unit() {
-    // The newest wins only where it is no database, though a text begins nearly as one does.
-    for (begin, decided) in [("SQLite format 3\0", None), ("SQLite format 3 ", Some(Side::Parent))] {
+    // The newest wins only where it is no database, though a text begins nearly as one does, or a rule says otherwise.
+    for (begin, rules, decided) in [
+        ("SQLite format 3\0", RULES, None),
+        ("SQLite format 3\0", "", None),
+        ("SQLite format 3\0", "*.db whole", Some(Side::Parent)),
+        ("SQLite format 3 ", RULES, Some(Side::Parent)),
+    ] {
         let mut base = TestFiles::new();
         base.write("m.db", &format!("{begin}base"));
         let (mut child, mut parent) = (base.later(100), base.later(200));
         child.write("m.db", &format!("{begin}child"));
         parent.write("m.db", &format!("{begin}parent"));
-        assert_eq!(conflicts(&plan(&[base, child, parent], None)), [("m.db".into(), decided)], "{begin:?}");
+        let merged = plan_by(rules, &base, &child, &parent, Strategy::NewestWins, None);
+        assert_eq!(conflicts(&merged), [("m.db".into(), decided)], "{begin:?} {rules}");
     }
 }
 
