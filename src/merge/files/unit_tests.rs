@@ -165,6 +165,10 @@ fn a_unit_is_taken_as_a_whole_from_one_side() {
         parent.write(&paths[2], "parent");
         let plan = |chosen| plan_by(rules, &base, &child, &parent, Strategy::NewestWins, chosen);
         assert!(plan(None).is_blocked() && conflicts(&plan(None)).iter().any(|(path, _)| path == directory));
+        let blocked = plan(None);
+        let decision = blocked.both_changed.iter().find(|it| it.path == directory.as_bytes()).unwrap();
+        let own = child.tree.node_hash(child.tree.resolve(directory.as_bytes()).unwrap());
+        assert_eq!(decision.child == own, directory != "ch", "the directory of Chroma holds more than the unit");
         assert_eq!(listing(&plan(Some(Side::Child)).tree), listing(&child.tree), "{directory}");
         let mut kept = parent.clone();
         kept.write("note", "child");
