@@ -172,7 +172,12 @@ fn a_unit_is_taken_as_a_whole_from_one_side() {
         assert_eq!(listing(&plan(Some(Side::Child)).tree), listing(&child.tree), "{directory}");
         let mut kept = parent.clone();
         kept.write("note", "child");
-        assert_eq!(listing(&plan(Some(Side::Parent)).tree), listing(&kept.tree), "{directory}");
+        let taken = plan(Some(Side::Parent));
+        assert_eq!(listing(&taken.tree), listing(&kept.tree), "{directory}");
+        let lost: Vec<Loser> = taken.losers.into_iter().map(|lost| lost.what).collect();
+        let hash = child.tree.node(child.tree.resolve(paths[1].as_bytes()).unwrap()).unwrap().hash().unwrap();
+        let part = Loser::Part { side: Side::Child, bytes: format!("{} {hash}", paths[1]).into() };
+        assert_eq!(lost, [Loser::File(Side::Child), part], "not what both have alike, nor what was removed");
         let ruled = plan_by(
             &format!("/{directory}/** unit child-wins\n{rules}"),
             &base,
