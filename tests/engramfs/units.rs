@@ -137,6 +137,11 @@ fn what_was_resolved_is_open_again_once_any_member_changes() {
     write(&memory, main, "m.db-wal", "of the parent and more");
     assert_eq!(dry_run().status, "blocked");
     assert_ne!(dry_run().plan, resolved.plan);
+    // Whoever was shown the conflict resolves it in words alone.
+    for (path, text) in [("m.db-wal", "of both".to_owned()), ("m.db", format!("{HEADER}of both"))] {
+        write(&memory, fork, path, &text);
+        assert_eq!(dry_run().status, "blocked", "{path}");
+    }
 }
 
 /// Renames the database of a fork and its log, while its parent gets something at the new name of the database.
