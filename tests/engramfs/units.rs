@@ -88,7 +88,10 @@ fn a_unit_goes_back_as_a_whole_whatever_blanks_are_in_its_name() {
 
 #[test]
 fn a_pull_and_a_promote_take_units_as_a_whole_and_an_opening_decides_nothing_again() {
-    for (merge, side) in [(MergeKind::Pull, Side::Parent), (MergeKind::Promote, Side::Child)] {
+    // A promote that is decided for the parent replaces what the branch has.
+    for (merge, side) in
+        [(MergeKind::Pull, Side::Parent), (MergeKind::Promote, Side::Child), (MergeKind::Promote, Side::Parent)]
+    {
         let disk = ForgetfulDisk::new();
         let memory = open(&disk).unwrap();
         let main = main_of(&memory);
@@ -96,7 +99,7 @@ fn a_pull_and_a_promote_take_units_as_a_whole_and_an_opening_decides_nothing_aga
         let fork = memory.fork(&who(), main, "x", None).unwrap();
         store(&memory, fork, "checkpointed", "");
         write(&memory, main, "m.db-wal", "log and more");
-        let receiver = if merge == MergeKind::Pull { fork } else { main };
+        let receiver = if side == Side::Parent { fork } else { main };
         let do_it = |dry_run| memory.merge(&who(), fork, merge, dry_run);
         let shown = do_it(true).unwrap();
         assert_eq!(shown.conflicts.iter().map(|it| &*it.id).collect::<Vec<_>>(), ["files/m.db"]);
