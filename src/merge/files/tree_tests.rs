@@ -270,6 +270,24 @@ fn two_modes_of_one_file_are_a_conflict() {
     }
 }
 
+/// The child changes `a` first and the parent later; where the contents differ, only the child has written one.
+#[test]
+fn the_later_write_counts_where_contents_differ_and_the_later_change_elsewhere() {
+    let [base, mut child, mut parent] = three();
+    child.chmod("a", 0o700).tag("a", "user.x", "child");
+    parent.chmod("a", 0o600).tag("a", "user.x", "parent");
+    for (is_written, winner, mode) in [(false, Side::Parent, 0o600), (true, Side::Child, 0o700)] {
+        if is_written {
+            child.write("a", "child");
+        }
+        let plan = plan(&base, &child, &parent, Strategy::NewestWins);
+        assert_eq!(conflicts(&plan), [("a".into(), Some(winner))]);
+        let node = plan.tree.node(plan.tree.resolve(b"a").unwrap()).unwrap();
+        let word: &[u8] = if is_written { b"child" } else { b"parent" };
+        assert_eq!((node.mode, node.xattr(b"user.x")), (mode, Some(word)));
+    }
+}
+
 #[test]
 fn a_directory_follows_what_is_in_it() {
     let [base, mut child, mut parent] = three();
