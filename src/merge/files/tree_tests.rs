@@ -151,6 +151,8 @@ fn a_conflict_is_decided_by_strategy_time_or_hand() {
         assert_eq!(hashes.child, child.tree.node_hash(child.tree.resolve(b"a").unwrap()));
         assert!(hashes.base.is_some() && hashes.parent.is_some() && hashes.base != hashes.parent);
     }
+    let newest = plan_by("* newest", &base, &child, &parent, Strategy::ChildWins, None);
+    assert_eq!(conflicts(&newest), [("a".into(), Some(Side::Parent))], "whatever the branch says");
     let plan = plan(&base, &child, &parent, Strategy::Manual);
     assert!(plan.is_blocked());
     assert_eq!((conflicts(&plan), plan.tree.hash()), (vec![("a".into(), None)], parent.tree.hash()));
