@@ -72,6 +72,9 @@ fn writing_the_file_resolves_a_conflict_that_was_shown() {
     let conflicts = memory.document(&View::Branch(fork), Document::Conflicts).unwrap();
     assert!(String::from_utf8_lossy(&conflicts).contains(r#""decision":"child""#), "{conflicts:?}");
     write(&memory, fork, "core/plan", "both, and better\n");
+    memory.document(&View::Branch(fork), Document::Conflicts).unwrap();
+    let entries = memory.lineage_lines(fork, false).unwrap();
+    assert_eq!(entries.iter().filter(|line| line.contains(r#""op":"resolve""#)).count(), 2, "{entries:#?}");
     let outcome = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!(outcome.conflicts[0].decision, Some(Side::Child));
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "both, and better\n");
