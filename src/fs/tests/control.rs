@@ -217,6 +217,7 @@ fn promoting_needs_permission_to_write_to_the_parent() {
     rig.write("main/branches/ann/ctl", "promote --dry-run\n").unwrap();
     assert!(rig.read("main/branches/ann/ctl").unwrap().contains("ready"));
     assert_eq!(rig.write("main/branches/ann/ctl", "promote\n"), Err(Errno::EACCES));
+    assert_eq!(rig.last_error("main/branches/ann")["code"], "parent_not_writable");
     let may = AttrChanges { mode: Some(0o777), ..AttrChanges::default() };
     rig.fs.setattr(super::rig::ROOT, rig.ino("main").unwrap(), may, None).unwrap();
     rig.write("main/branches/ann/ctl", "promote\n").unwrap();
