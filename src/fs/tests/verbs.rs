@@ -148,6 +148,18 @@ fn verbs_that_change_a_branch_are_its_owners() {
 }
 
 #[test]
+fn the_page_says_of_each_verb_who_may_ask_for_it() {
+    let page = include_str!("../../../docs/SEMANTICS.md");
+    let section = page.split("\n## ").find(|section| section.starts_with("Permissions\n")).unwrap();
+    let (table, _) = section.split_once("\nTests with two uids").unwrap();
+    let cells = table.lines().filter(|line| line.starts_with("| ")).filter_map(|row| row.split(" | ").next());
+    let told: BTreeSet<&str> = cells.flat_map(quoted).filter_map(|usage| usage.split(' ').next()).collect();
+    for spec in VERBS.iter().filter(|spec| spec.channel == Channel::Ctl) {
+        assert!(told.contains(spec.name), "no row of Permissions is for {}", spec.name);
+    }
+}
+
+#[test]
 fn a_revert_is_done_only_if_its_plan_is_the_one_that_was_named() {
     let rig = Rig::new();
     rig.write("main/vectors/a.json", "apples").unwrap();
