@@ -234,7 +234,7 @@ fn a_parent_that_was_closed_is_told_to_nobody_by_verbs_forks_or_open_files() {
     let main = rig.ino("main").unwrap();
     let close = AttrChanges { mode: Some(0o700), ..AttrChanges::default() };
     rig.fs.setattr(ROOT, main, close, None).unwrap();
-    for verb in ["pull", "pull --dry-run", "merge --dry-run", "merge", "promote", "promote --dry-run"] {
+    for verb in ["pull", "pull --dry-run", "merge --dry-run", "merge", "promote", "promote --dry-run", "propose"] {
         assert_eq!(rig.write("main/branches/ann/ctl", &format!("{verb}\n")), Err(Errno::EACCES), "{verb}");
         assert_eq!(rig.last_error("main/branches/ann")["code"], "branch_closed", "{verb}");
     }
