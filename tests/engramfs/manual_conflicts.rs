@@ -52,12 +52,14 @@ fn all_three_versions_of_an_open_conflict_are_readable() {
 fn a_conflict_by_hand_blocks_the_merge_until_it_is_resolved() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
+    memory.commit(&who(), fork, vec![put("tea", None, Some("of the child"))]).unwrap();
+    let records = || memory.status(&View::Branch(main)).unwrap()["records"].clone();
     let error = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap_err();
     assert_eq!(error.kind(), Kind::Conflict);
-    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+    assert_eq!((read(&memory, main, "core/plan").unwrap().as_str(), records()), ("parent\n", 0.into()));
     memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent).unwrap();
     memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
-    assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+    assert_eq!((read(&memory, main, "core/plan").unwrap().as_str(), records()), ("parent\n", 1.into()));
 }
 
 #[test]
