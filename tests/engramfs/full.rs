@@ -325,6 +325,26 @@ fn a_disk_without_inodes_takes_deletes_and_gives_them_back() {
 }
 
 #[test]
+fn a_delete_takes_one_file_of_the_reserve_and_a_seal_goes_on_with_the_rest() {
+    let (disk, memory) = store(64 * MIB, 1 << 20);
+    let (main, pieces) = (main_of(&memory), || disk.list("reserve").unwrap().len());
+    let commit = |edits| memory.commit(&who(), main, edits).unwrap();
+    let fill = |name| disk.create(name).unwrap().allocate(disk.space().unwrap().free_bytes).unwrap();
+    commit((0..200).map(|number| put(&format!("r{number}"), None, Some("text"))).collect());
+    let whole = pieces();
+    fill("one");
+    // Their log records are longer than what is free of the journal's last block.
+    for number in 0..200 {
+        commit(vec![delete(&format!("r{number}"))]);
+    }
+    assert_eq!(pieces() + 1, whole);
+    fill("two");
+    memory.seal().unwrap();
+    drop(memory);
+    assert!(texts(&open(&disk), &View::Branch(main)).is_empty());
+}
+
+#[test]
 fn a_disk_that_others_filled_takes_deletes_and_goes_on_when_they_leave() {
     let (disk, memory) = store(64 * MIB, 1 << 20);
     let main = main_of(&memory);

@@ -1,8 +1,8 @@
 //! Room on the disk that only giving back may use: files that are there to be removed.
 //!
 //! A delete appends to the journal, and a seal or a collection writes new files before it removes larger ones. On a
-//! full disk each goes on with the room and the inode of one of these files after the other; what they gave back makes
-//! the reserve whole again.
+//! full disk a delete goes on with the room and the inode of one of these files after the other, a seal with those of
+//! all that are left; what they gave back makes the reserve whole again.
 
 use std::collections::BTreeSet;
 use std::io;
