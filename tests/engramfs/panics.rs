@@ -129,14 +129,20 @@ fn check(disk: &ForgetfulDisk, log: &Log, least: u64, files: Option<&[Bytes]>) {
     verify(disk).unwrap();
 }
 
-/// What a store does in which a change may be half done: reading.
-fn check_closed(story: &mut Story) {
+/// What a store does in which a change may be half done: reading. What an opening finds stays the same.
+fn check_closed(story: &mut Story, disk: &ForgetfulDisk) {
+    let reopened = || {
+        let memory = open(&disk.power_cut_keep_all()).unwrap();
+        (memory.last_seq(), picture(&memory), read(&memory))
+    };
+    let on_disk = reopened();
     let before = (picture(&story.memory), read(&story.memory));
     for what in [Do::Step(Commit), Change(9), Do::Step(Fork), Do::Step(Seal), Do::Step(Collect)] {
         let error = perform(story, what).unwrap_err();
         assert_eq!(error.kind(), Kind::ReadOnly, "{what:?}: {error}");
     }
     assert!(before == (picture(&story.memory), read(&story.memory)));
+    assert!(on_disk == reopened(), "what was refused is on the disk");
 }
 
 /// Runs the script with a panic at one call; returns whether it came to that, and whether the store was closed by it.
@@ -168,7 +174,7 @@ fn run(nth: u64) -> (bool, bool) {
         files = vec![before, after, Some(Vec::new())];
         if story.memory.is_read_only() {
             closed = true;
-            check_closed(&mut story);
+            check_closed(&mut story, faulty.inner());
             break;
         }
         // It was nobody's change that broke off: all goes on.
@@ -176,7 +182,7 @@ fn run(nth: u64) -> (bool, bool) {
             // A flush broke off, which the next one is told.
             assert_eq!(error.kind(), Kind::ReadOnly, "call {nth}: {what:?} again: {error}");
             closed = true;
-            check_closed(&mut story);
+            check_closed(&mut story, faulty.inner());
             break;
         }
         now = read(&story.memory);
