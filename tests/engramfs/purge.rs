@@ -391,9 +391,12 @@ fn a_purge_that_is_cut_off_anywhere_is_absent_or_finished() {
     for nth in 1.. {
         let faulty = FaultyDisk::new(ForgetfulDisk::new());
         let memory = open_on(Arc::new(faulty.clone())).unwrap();
-        spread(&memory, nth % 3 != 0);
+        let [child, sibling, grandchild] = spread(&memory, nth % 3 != 0);
         memory.sync().unwrap();
         let seq = memory.last_seq();
+        let branches = [main_of(&memory), child, sibling, grandchild];
+        let all = |memory: &Memory| branches.map(|branch| texts(memory, &View::Branch(branch)));
+        let before = all(&memory);
         let half = nth % 2 == 0;
         faulty.plan(Fault { nth, kinds: DiskCall::CHANGES, errno: libc::EIO, short_write: half, sticky: true });
         let done = memory.purge(&who(), main_of(&memory), &["password".into()], WITH_COPIES).is_ok();
@@ -405,11 +408,12 @@ fn a_purge_that_is_cut_off_anywhere_is_absent_or_finished() {
         ] {
             let memory = open(&disk).unwrap_or_else(|error| panic!("call {nth}: {error}"));
             let has_entry = memory.last_seq() > seq;
+            assert!(!disk.files().iter().any(|(path, _)| path == "purge.part"), "call {nth}");
+            assert!(has_entry || all(&memory) == before, "call {nth}: a part was purged");
             memory.gc(&who(), None, false).unwrap();
             let left = holding(&disk, NEEDLE);
             assert_eq!(left.is_empty(), has_entry, "call {nth}, done {done}: {left:?}");
             assert!(!done || has_entry, "call {nth}: a purge that was acknowledged is absent");
-            assert!(!disk.files().iter().any(|(path, _)| path == "purge.part"), "call {nth}");
             verify(&disk).unwrap_or_else(|error| panic!("call {nth}: {error}"));
             (absent, finished) = if has_entry { (absent, finished + 1) } else { (absent + 1, finished) };
         }
