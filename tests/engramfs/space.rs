@@ -158,6 +158,7 @@ fn fail_one(template: &ForgetfulDisk, files: &BTreeMap<String, String>, fault: F
         check(&again, main, files);
         again.gc(&who(), None, false).unwrap();
         check(&again, main, files);
+        assert!(used(&disk) <= bytes_of(files) * 3 / 2, "{fault:?}: {} bytes are left", used(&disk));
         again.close().unwrap();
         verify(&disk).unwrap_or_else(|error| panic!("{fault:?}: {error}"));
     }
@@ -171,6 +172,7 @@ fn every_call_that_fails_while_packs_are_thinned_loses_nothing() {
     let files = scattered(&memory, &mut Chance(4));
     memory.close().unwrap();
     drop(memory);
+    assert!(used(&template) > bytes_of(&files) * 2, "a control: the packs hold what nobody needs");
     for (errno, sticky) in [(libc::EIO, false), (libc::ENOSPC, false), (libc::EIO, true)] {
         let mut nth = 1;
         while fail_one(&template, &files, Fault { nth, kinds: ALL, errno, short_write: false, sticky }) {
