@@ -252,11 +252,16 @@ fn damage_in_a_file_before_one_that_was_flushed_is_no_lost_tail() {
 
 #[test]
 fn a_flush_of_a_file_flushes_the_one_before_it_first() {
-    let (forgetful, disk) = disk();
-    let (_old, new) = followed(&disk);
-    new.sync(new.length()).unwrap();
-    let after: Arc<dyn Disk> = Arc::new(forgetful.power_cut_keep_nothing());
-    assert_eq!(read(&after).unwrap().0, ["one", "two", "three"]);
+    for (failing, expected) in [(1, &["one"][..]), (2, &["one", "two"][..]), (3, &["one", "two", "three"][..])] {
+        let (forgetful, _) = disk();
+        let faulty = FaultyDisk::new(forgetful.clone());
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        let (_old, new) = followed(&disk);
+        faulty.plan(Fault::once(failing, &[DiskCall::Sync], libc::EIO));
+        assert_eq!(new.sync(new.length()).is_ok(), failing == 3);
+        let after: Arc<dyn Disk> = Arc::new(forgetful.power_cut_keep_nothing());
+        assert_eq!(read(&after).unwrap().0, expected, "flush {failing} fails");
+    }
 }
 
 /// A file whose first flush finds a frame that breaks off, which is cut only after that.
