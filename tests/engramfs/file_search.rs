@@ -11,7 +11,7 @@ use engramfs::memory::{
     View,
 };
 
-use crate::files::write;
+use crate::files::{read, write};
 use crate::support::{Chance, environment, main_of, open_on, put, verify, who};
 
 /// Opens a store whose files are indexed in the background at once.
@@ -76,9 +76,14 @@ fn what_is_killed_before_a_seal_is_found_after_the_next_opening() {
     memory.sync().unwrap();
     let disk = disk.power_cut_keep_nothing();
     drop(memory);
+    assert_eq!(index_files(&disk), [""; 0], "a control: no file holds the index");
     let memory = open(&disk).unwrap();
     memory.wait_until_files_indexed();
-    assert_eq!(found(&memory, main, "number399"), ["n399.txt"]);
+    for n in 0..400 {
+        let name = format!("n{n}.txt");
+        assert_eq!(read(&memory, main, &name), Some(format!("word number{n}")));
+        assert_eq!(found(&memory, main, &format!("number{n}")), [name]);
+    }
 }
 
 #[test]
