@@ -129,7 +129,7 @@ mod tests {
         let old = LostTemporary { branch: BranchId(7), uid: 1000, time: Time(5), name: "a~".into() };
         let new = [old.clone(), LostTemporary { name: "b~".into(), ..old.clone() }];
         let old = [old];
-        let (mut kept, mut replaced) = (0, 0);
+        let (mut kept, mut replaced, mut left_over) = (0, 0, 0);
         for nth in 1.. {
             let disk = ForgetfulDisk::new();
             write(&disk, &old).unwrap();
@@ -142,14 +142,18 @@ mod tests {
                 assert!(found == new || (found == old && !is_written), "call {nth}, seed {seed}: {found:?}");
                 kept += usize::from(found == old);
                 replaced += usize::from(found == new && !is_written);
-                // What was left under the other name is not in the way.
+                // What was left under the other name is not in the way, and does not stay.
+                left_over += usize::from(cut.bytes(NEW_PATH).is_ok());
                 write(&cut, &new).unwrap();
+                assert_eq!(read(&read_file(&cut, PATH).unwrap()).unwrap(), new, "call {nth}, seed {seed}");
+                assert!(cut.bytes(NEW_PATH).is_err(), "call {nth}, seed {seed}");
             }
             if is_written {
                 break;
             }
         }
         assert!(kept > 0 && replaced > 0, "{kept} cuts left the old note, {replaced} the new one");
+        assert!(left_over > 0, "no cut left a file under the other name");
     }
 
     #[test]
