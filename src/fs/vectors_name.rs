@@ -62,11 +62,11 @@ mod tests {
             VectorsName::Temporary,
         );
         all(
-            &["a", "a.JSON", "a.jsonl", "a.txt", "5036", "#", "#a", "sedabcde", "sedabcdefg", "tmpabc"],
+            &["a", "a.JSON", "a.jsonl", "a.txt", "5036", "#", "#a", "sedabcde", "sedabcdefg", "tmpabcdefg"],
             VectorsName::Other,
         );
         all(
-            &["a.json.tmp", "a.json.abcde", "a.json.0123456789abc", "a.json.bak.xx", "a.json.abcdef x"],
+            &["a.json.tmp", "a.json.abcde", "a.json.0123456789abc", "a.json.bak.xx", "a.json.abcdef x", "tmpabcdefghi"],
             VectorsName::Other,
         );
         all(&["tmp1234567", "tmp123456789", "a.json.abcdé"], VectorsName::Other);

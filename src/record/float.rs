@@ -63,6 +63,9 @@ mod tests {
         round_trip(&[0.0, -0.0, 1.0, 0.5, f32::MAX, f32::MIN, f32::MIN_POSITIVE, -f32::from_bits(1)]);
         round_trip(&[-1.234_567_9e-5, 0.000_012_345_679, -9.876_543e15, 1.0e16, -0.1, 16_777_217.0]);
         round_trip(&[]);
+        let mut out = Vec::new();
+        write_vector(&mut out, Some(&[1.0, -0.5]));
+        assert_eq!(String::from_utf8(out).unwrap(), format!("[{:16}{:16}]", "1.0,", "-0.5"));
     }
 
     #[test]

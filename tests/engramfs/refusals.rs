@@ -261,6 +261,7 @@ fn a_memory_s_first_vector_is_checked_as_well() {
         assert_eq!(RecordPatch::parse("a", document.as_bytes()).unwrap_err().advice().kind, Kind::Invalid, "{text}");
     }
     assert_eq!(memory.snapshot(&View::Branch(main_of(&memory))).unwrap().count(), 0);
+    memory.commit(&who(), main_of(&memory), vec![put("longest", Some(vec![1.0; 65_536]), None)]).unwrap();
 }
 
 fn vector_alone(vector: &[f32]) -> RecordPatch {
