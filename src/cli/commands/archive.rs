@@ -20,7 +20,7 @@ use crate::memory::{Revision, Time};
   engramfs archive ~/memory --before 2026-01-01T00:00:00Z
   engramfs archive ~/memory --print > old-entries.jsonl")]
 pub struct Args {
-    /// The store's directory; it must not be mounted.
+    /// The store's directory; while entries move it must not be mounted.
     store: PathBuf,
     /// Moves entries up to the last that was made before this time: RFC 3339 with Z, or -10m, -2h, -3d before now.
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true, required_unless_present = "print")]
