@@ -117,13 +117,23 @@ fn an_fsync_of_a_record_or_a_file_flushes_the_journal() {
     let trace = site.beside("trace");
     let mut server = site.serve_by(traced(&trace), &[]);
     let journal = real(&site.store).join("journal");
-    for (name, content) in [("vectors/a.json", "{\"text\":\"one\"}\n"), ("files/plan.md", "tea\n")] {
+    let main = site.mnt.join("main");
+    for (name, content, synced) in [
+        ("vectors/a.json", "{\"text\":\"one\"}\n", "vectors/a.json"),
+        ("files/plan.md", "tea\n", "files/plan.md"),
+        ("vectors/b.json", "{\"text\":\"two\"}\n", "vectors"),
+        ("files/log.md", "tea\n", "files"),
+    ] {
         let before = flushed(&trace).len();
-        let mut file = File::create(site.mnt.join("main").join(name)).unwrap();
+        let mut file = File::create(main.join(name)).unwrap();
         file.write_all(content.as_bytes()).unwrap();
+        if synced != name {
+            // It is closed before, so that its directory alone is flushed.
+            file = File::open(main.join(synced)).unwrap();
+        }
         file.sync_all().unwrap();
         let paths = flushed(&trace).split_off(before);
-        assert!(paths.iter().any(|path| path.parent() == Some(&*journal)), "{name}: {paths:?}");
+        assert!(paths.iter().any(|path| path.parent() == Some(&*journal)), "{synced}: {paths:?}");
     }
     succeed(engramfs(&["umount"]).arg(&site.mnt));
     assert!(server.wait().success());
