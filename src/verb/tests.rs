@@ -63,6 +63,18 @@ fn the_page_says_who_may_ask_for_each_verb() {
     }
 }
 
+/// Brackets aside: the page may put one option into another, as in `[A [B]]`.
+#[test]
+fn the_page_writes_each_verb_as_its_usage_does() {
+    let words = |usage: &str| usage.replace(['[', ']'], "");
+    let page = SEMANTICS.replace("\\|", "|").replace(" | from discarded ", " from-discarded ");
+    let written: Vec<String> = page.split('`').map(words).collect();
+    for spec in in_ctl().filter(|spec| !["merge", "promote", "pull"].contains(&spec.name)) {
+        let usage = words(&line::usage(spec));
+        assert!(written.contains(&usage), "docs/SEMANTICS.md has no `{usage}`");
+    }
+}
+
 #[test]
 fn verbs_take_their_arguments() {
     for (line, written) in [
