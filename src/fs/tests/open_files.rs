@@ -62,6 +62,20 @@ fn what_follows_a_refused_line_of_a_setting_is_refused_until_it_is_begun_again()
 }
 
 #[test]
+fn each_write_of_a_setting_of_one_line_counts_before_the_close() {
+    let rig = Rig::new();
+    let handle = rig.open("main/config/task", ANEW).unwrap();
+    for value in ["one\n", "another\n"] {
+        rig.fs.write(handle, 0, value.as_bytes()).unwrap();
+        assert_eq!(rig.read("main/config/task").unwrap(), value);
+    }
+    rig.fs.write(handle, 0, b"\x07").unwrap_err();
+    rig.fs.write(handle, 0, b"third\n").unwrap();
+    assert_eq!(rig.read("main/config/task").unwrap(), "third\n", "what was refused ends nothing");
+    rig.fs.release(handle);
+}
+
+#[test]
 fn the_attributes_of_a_signal_are_there_for_who_wants_to_make_or_to_replace_one() {
     let rig = Rig::new();
     rig.write("main/shared/signals/key", "value").unwrap();
