@@ -308,6 +308,13 @@ fn what_has_a_hash_is_shown_to_who_may_read_it() {
         let last: serde_json::Value = serde_json::from_str(lineage.lines().last().unwrap()).unwrap();
         last["entry"].as_str().unwrap().to_owned()
     };
+    let by_hash = show(&rig, "main", &entry(&rig, "main")).unwrap();
+    let of_hash: serde_json::Value = serde_json::from_str(&by_hash).unwrap();
+    let number = of_hash["seq"].to_string();
+    assert_eq!(show(&rig, "main", &number).unwrap(), by_hash);
+    let with_changes = show(&rig, "main", &format!("{number} --changes")).unwrap();
+    let change = with_changes.strip_prefix(&by_hash).unwrap();
+    assert!(change.lines().count() == 1 && change.contains("\"id\":\"b\""), "{with_changes}");
     rig.mkdir("main/branches/x").unwrap();
     rig.write("main/branches/x/vectors/x.json", &document("of x alone")).unwrap();
     let of_x = entry(&rig, "main/branches/x");
