@@ -86,7 +86,19 @@ fn names_of_branches_have_rules() {
 #[test]
 fn the_fixed_names_stay() {
     let mount = forked();
-    for name in ["vectors", "branches", "checkpoints", "search", "export", "config"] {
+    for name in [
+        "vectors",
+        "branches",
+        "checkpoints",
+        "search",
+        "export",
+        "config",
+        "at",
+        "proposals",
+        "shared",
+        "files",
+        "scratch",
+    ] {
         assert_eq!(errno(fs::remove_dir(mount.at(&format!("main/{name}")))), libc::EPERM, "{name}");
         assert_eq!(errno(fs::rename(mount.at(&format!("main/{name}")), mount.at("main/moved"))), libc::EPERM, "{name}");
     }
@@ -100,6 +112,9 @@ fn the_fixed_names_stay() {
         "conflicts",
         "errors",
         "README.md",
+        "branches.jsonl",
+        "events.jsonl",
+        "lease",
         "config/agent",
         "export/ids.txt",
     ] {
