@@ -5,7 +5,7 @@ use super::{
 };
 use crate::memory::Error;
 
-/// The older state; nothing for the branch's base.
+/// The older state; the present one where nothing is said.
 pub const OLD: Argument =
     Argument::optional_word("A", "A label, an entry, a time, or / and the path of another branch");
 /// The newer state; nothing for the present one.
