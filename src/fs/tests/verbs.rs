@@ -1,10 +1,10 @@
-//! The answers of verbs, held against the table of the page, and who may ask for them.
+//! The answers of verbs and of control files, held against the tables of the page, and who may ask for verbs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::rig::{ANN, ROOT, Rig};
+use super::rig::{ANN, ROOT, Rig, document};
 use crate::fs::Errno;
 use crate::verb::{Channel, VERBS};
 
@@ -126,6 +126,39 @@ fn verbs_answer_with_the_keys_of_the_page() {
     }
     let asked: BTreeSet<String> = answers.0.into_keys().collect();
     assert_eq!(told, asked, "the table has a row for each verb that was asked for");
+}
+
+/// The keys that the page's table of control files has for what is read from one.
+fn keys_of_the_page(file: &str) -> Keys {
+    let page = include_str!("../../../docs/SEMANTICS.md");
+    let start = format!("| `{file}` |");
+    let row = page.lines().find(|line| line.starts_with(&start)).unwrap();
+    quoted(row.trim_end_matches(" |").rsplit(" | ").next().unwrap()).map(str::to_owned).collect()
+}
+
+#[test]
+fn control_files_have_the_keys_of_the_page() {
+    let rig = Rig::new();
+    rig.write("main/ingest", "{\"id\":\"a\",\"text\":\"base\"}\n").unwrap();
+    rig.mkdir("main/branches/x").unwrap();
+    for branch in ["main", "main/branches/x"] {
+        rig.write(&format!("{branch}/vectors/a.json"), &document(branch)).unwrap();
+    }
+    rig.write("main/branches/x/files/note", "of x").unwrap();
+    assert_eq!(rig.write("main/branches/x/ctl", "no verb\n"), Err(Errno::EINVAL));
+    for path in ["main/ingest", "main/branches/x/diff", "main/branches/x/conflicts", "main/branches/x/errors"] {
+        let file = path.rsplit('/').next().unwrap();
+        let (mut found, mut expected) = (Keys::new(), keys_of_the_page(file));
+        for line in rig.read(path).unwrap().lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            found.extend(line.as_object().unwrap().keys().cloned());
+        }
+        if file == "conflicts" {
+            // Only the record is in conflict here.
+            expected.remove("path");
+        }
+        assert_eq!(found, expected, "{path}");
+    }
 }
 
 #[test]
