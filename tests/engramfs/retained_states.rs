@@ -1,6 +1,6 @@
 //! What a branch was behind each of its entries: against what the entries say, over seals, crashes and collections.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
@@ -364,4 +364,6 @@ fn of_the_children_that_ended_the_latest_1000_are_listed() {
     }
     let listed = memory.ended_children(&who(), main).unwrap();
     assert_eq!((listed.len(), &listed[0]["name"], &listed[999]["name"]), (1_000, &"x1000".into(), &"x1".into()));
+    let keys: BTreeSet<&str> = listed[0].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, BTreeSet::from(["name", "seq", "op", "owner", "created", "ended"]));
 }

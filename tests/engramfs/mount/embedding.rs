@@ -200,6 +200,7 @@ fn another_command_is_told_and_reembed_has_its_vectors_count() {
     assert!(told["ok"] == false && told["advice"].as_str().unwrap().contains("engramfs reembed"), "{told}");
     let begun = mount.ctl("main", "reembed").unwrap();
     assert_eq!((&begun["reembed"], &begun["root"], &begun["records"]), (&"started".into(), &"main".into(), &1.into()));
+    assert!(begun["embedder"].is_string() && begun["dim"] == 4 && begun.as_object().unwrap().len() == 5, "{begun}");
     find(&mount, "main", &near("a beverage", 1), &["files/brew.md"]);
     wait_until("the new vectors count", || mount.status("main")["embedder"]["state"] == "ready");
     // Topic 0 stands at place 1 now.
