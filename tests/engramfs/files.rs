@@ -401,12 +401,14 @@ fn own_edits_are_the_lines_of_diff() {
     memory.commit(&who(), fork, vec![put("s", None, Some("another"))]).unwrap();
     for (branch, edits, deleted) in [(fork, 5, 1), (main, 4, 0)] {
         let status = memory.status(&View::Branch(branch)).unwrap();
-        let diff = memory.diff(&View::Branch(branch)).unwrap();
-        let lines = diff.iter().filter(|byte| **byte == b'\n').count();
+        let lines = memory.diff(&View::Branch(branch)).unwrap().iter().filter(|byte| **byte == b'\n').count();
         assert_eq!((status["own_edits"].as_u64(), status["deleted"].as_u64()), (Some(edits), Some(deleted)));
         assert_eq!(lines as u64, edits);
     }
+    memory.checkpoint(&who(), fork, "v1", None).unwrap();
     let status = memory.status(&View::Branch(fork)).unwrap();
+    let counts = ["records", "files", "depth", "children", "checkpoints"].map(|key| status[key].as_u64().unwrap());
+    assert_eq!(counts, [2, 2, 1, 0, 1], "inherited ones too");
     assert!(status["bytes_own"].as_u64().unwrap() > 19 && status["bytes_shared"].as_u64().unwrap() > 0, "{status}");
 }
 
