@@ -347,6 +347,10 @@ mod tests {
             assert!(id.starts_with("ää") && id.ends_with("bbb"), "{id}");
         }
         assert_eq!(with_suffix("a", "~b"), "a~b");
+        let just_fits = "a".repeat(198);
+        assert_eq!(with_suffix(&just_fits, "~b"), format!("{just_fits}~b"));
+        let cut = with_suffix(&"a".repeat(199), "~b");
+        assert_eq!((cut.len(), cut.starts_with(&just_fits)), (200, false), "{cut}");
     }
 
     #[test]
@@ -358,10 +362,15 @@ mod tests {
                 planned(&Sides { base: &start, child: &child, parent: &parent, name: "x" }, Strategy::NewestWins, None);
             assert_eq!(record_text(&plan.apply(&parent).unwrap()).as_deref(), expect);
         }
-        let (child, parent) = (with(&start, None, 30), with(&start, Some("p"), 20));
-        let plan =
-            planned(&Sides { base: &start, child: &child, parent: &parent, name: "x" }, Strategy::NewestWins, None);
-        assert_eq!(record_text(&plan.apply(&parent).unwrap()), None);
+        // Rows 12, 14 and 15, with the child as the later side.
+        let empty = BranchVersion::default();
+        for (base, child_text, parent_text) in
+            [(&empty, Some("c"), Some("p")), (&start, Some("c"), None), (&start, None, Some("p"))]
+        {
+            let (child, parent) = (with(base, child_text, 30), with(base, parent_text, 20));
+            let plan = planned(&Sides { base, child: &child, parent: &parent, name: "x" }, Strategy::NewestWins, None);
+            assert_eq!(record_text(&plan.apply(&parent).unwrap()).as_deref(), child_text, "over {parent_text:?}");
+        }
     }
 
     #[test]
