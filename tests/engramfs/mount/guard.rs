@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::signals::eventually;
-use super::{Mounted, engramfs, lines, names, read, run, save};
+use super::{Mounted, command, lines, names, read, run, save};
 
 fn guard(mount: &Mounted, script: &str) -> (i32, String, String) {
     let main = mount.at("main").display().to_string();
@@ -46,9 +46,10 @@ fn a_guard_that_is_told_to_end_ends_its_step_and_rolls_back() {
     let mount = Mounted::new();
     let main = mount.at("main").display().to_string();
     let script = "echo x > $ENGRAMFS_BRANCH/files/half; echo there; exec sleep 60";
-    // SIGHUP stays ignored where the tests were started so, as by nohup.
-    for signal in [libc::SIGTERM, libc::SIGINT] {
-        let mut child = engramfs(&["guard", &main, "--", "sh", "-c", script]).stderr(Stdio::null()).spawn().unwrap();
+    // Whoever runs the tests may ignore signals, as nohup and a shell in the background do.
+    let guard = ["--default-signal", env!("CARGO_BIN_EXE_engramfs"), "guard", &main, "--", "sh", "-c", script];
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        let mut child = command("env", &guard).stderr(Stdio::null()).spawn().unwrap();
         while !mount.has("main/files/half") {
             thread::sleep(Duration::from_millis(10));
         }
