@@ -52,6 +52,8 @@ fn a_command_sees_its_branch_alone_and_what_it_wrote_is_promoted() {
     assert!(root.contains(&"memory") && root.iter().all(|name| known.contains(name)), "{root:?}");
     assert_eq!(lines(result)[0]["outcome"], "promoted");
     assert_eq!(read(mount.at("main/files/note")), "mine\n");
+    let promote = lines(&read(mount.at("main/lineage"))).into_iter().find(|line| line["op"] == "promote").unwrap();
+    assert_eq!(promote["uid"], 0, "it is done by who called run");
     let status = mount.status("main/branches/ann");
     assert_eq!(
         (&status["agent"], &status["task"], &status["owner"]),
@@ -81,6 +83,18 @@ fn a_command_that_fails_leaves_its_branch_for_a_while_or_not_at_all() {
     assert_eq!(run(&mount, "ann", &[], "exit 1").0, 1);
     assert_eq!(mount.status("main/branches/ann")["agent"], "bee", "whose agent is set keeps it");
     assert_eq!(read(mount.at("main/branches/ann/config/ttl")), "2h\n", "whose ttl is set keeps it");
+    let branch = mount.at("main/branches/ann").display().to_string();
+    let plain = ["run", &branch, "--uid", "3801", "--", "sh", "-c", "exit 7"];
+    let said = String::from_utf8(output(&mut command(&program_once(&mount), &plain)).stderr).unwrap();
+    assert!(said.contains("ended with status 7") && said.contains("stays for 2h"), "{said}");
+    let mut ended = sandboxed(&mount, "ann", &[], "touch files/ready; sleep 300");
+    let mut ended = ended.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !mount.has("main/branches/ann/files/ready") {
+        thread::sleep(Duration::from_millis(10));
+    }
+    // SAFETY: sends a signal to a child that was not waited for, so the number is its own.
+    unsafe { libc::kill(ended.id().cast_signed(), libc::SIGTERM) };
+    assert_eq!(ended.wait().unwrap().code(), Some(130), "whoever ends run ends the command");
     let (code, out, _) = run(&mount, "bob", &["--on-failure", "discard"], "echo half > files/note; kill -9 $$");
     assert_eq!((code, &lines(&out)[0]["outcome"]), (1, &Value::from("discarded")));
     assert!(!mount.has("main/branches/bob"));
