@@ -120,6 +120,14 @@ fn a_discarded_branch_is_listed_and_comes_back() {
 }
 
 #[test]
+fn a_purge_that_finds_nothing_is_6() {
+    let folder = Folder::new();
+    run(&["init", &folder.at("store")]);
+    let (code, error) = json(&["purge", &format!("{}:main", folder.at("store")), "nothing"]);
+    assert_eq!((code, &error["code"]), (6, &Value::from("nothing_to_purge")));
+}
+
+#[test]
 fn states_are_named_by_label_entry_and_time() {
     let folder = Folder::new();
     let target = format!("{}:main", folder.at("store"));

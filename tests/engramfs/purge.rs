@@ -347,6 +347,10 @@ fn who_does_not_own_all_that_holds_it_may_not() {
     assert!(!said().contains("main/"), "neither who has it nor what is below a closed branch is told: {}", said());
     memory.chmod(&bob, child, 0o755).unwrap();
     assert!(said().contains("main/child, main/child/below"), "{}", said());
+    let more: Vec<BranchId> = (0..4).map(|n| memory.fork(&bob, child, &format!("more-{n}"), None).unwrap()).collect();
+    more.iter().for_each(|branch| memory.chmod(&bob, *branch, 0o755).unwrap());
+    assert_eq!((said().matches("main/child").count(), said().contains(", …")), (5, true), "{}", said());
+    more.into_iter().for_each(|branch| memory.discard(&bob, branch).unwrap());
     memory.discard(&bob, below).unwrap();
     let error = memory.purge(&bob, main, &["own".into()], PurgeOptions::default()).unwrap_err();
     assert_eq!(error.kind(), Kind::Denied, "the entry would be in another's branch");
