@@ -130,6 +130,8 @@ fn ties_go_by_the_order_of_candidates_and_low_scores_are_out() {
         "case $ENGRAMFS_CANDIDATE in 1) echo NaN ;; 2) echo inf ;; 3) echo 5; exit 1 ;; 4) echo many ;; 5) ;; esac";
     let (code, table, _) = explore(&mount, "true", score, &["-n", "5"]);
     assert_eq!((code, table.iter().all(|line| line["outcome"] == "no score")), (1, true), "{table:?}");
+    let (code, table, _) = explore(&mount, "true", "echo 5; sleep 60", &["-n", "1", "--timeout", "1s"]);
+    assert_eq!((code, outcomes(&table), table[0]["score"].is_null()), (1, vec![("1", "timed out")], true));
     assert_eq!(read(mount.at("main/files/answer")), "1\n");
     assert!(names(mount.at("main/branches")).is_empty());
 }
