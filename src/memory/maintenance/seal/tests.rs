@@ -86,7 +86,8 @@ fn an_opening_finds_what_was_gone_back_to_while_a_seal_wrote() {
 #[test]
 fn a_store_is_left_alone_after_15_seconds_and_sealed_from_64_kib_of_journal_on() {
     let who = Actor { uid: 0, gid: 0, name: "root".into() };
-    assert_eq!(idle_gc_delay(Environment::real(who.clone()).idle_interval), Duration::from_secs(15));
+    let idle_interval = Environment::real(who.clone()).idle_interval;
+    assert_eq!((idle_interval, idle_gc_delay(idle_interval)), (Duration::from_secs(60), Duration::from_secs(15)));
     let idle_interval = Duration::from_secs(3600);
     let environment = Environment { reserve_bytes: 0, idle_interval, ..Environment::real(who.clone()) };
     let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
