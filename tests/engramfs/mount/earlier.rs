@@ -59,6 +59,7 @@ fn an_earlier_state_has_the_shape_of_a_branch_and_never_changes() {
     }
     for path in ["vectors/n.json", "vectors/a.json", "files/note.md"] {
         assert_eq!(errno(save(old(path), "{\"text\":\"n\"}")), libc::EROFS, "{path}");
+        assert_eq!(mount.refusal("main")["code"], "earlier_state", "{path}");
     }
     let ctl = File::options().write(true).open(old("ctl"));
     assert_eq!(errno(ctl.and_then(|mut ctl| ctl.write_all(b"pull\n"))), libc::EROFS);
