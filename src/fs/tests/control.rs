@@ -191,24 +191,6 @@ fn verbs_are_done_as_they_are_written_and_leave_an_outcome() {
 }
 
 #[test]
-fn a_line_that_is_no_verb_stops_the_others_too() {
-    let rig = with_records();
-    assert_eq!(rig.write("main/ctl", "checkpoint v1\nexplode\n"), Err(Errno::EINVAL));
-    assert!(rig.list("main/checkpoints").is_empty());
-    assert!(rig.last_error("main")["hint"].as_str().unwrap().contains("rollback"));
-    assert_eq!(rig.write("main/ctl", "rollback nowhere\n"), Err(Errno::ENOENT));
-}
-
-#[test]
-fn a_write_is_short_by_the_verb_that_failed() {
-    let rig = with_records();
-    let handle = rig.open("main/ctl", libc::O_WRONLY).unwrap();
-    assert_eq!(rig.fs.write(handle, 0, b"checkpoint v1\nrollback nowhere\ncheckpoint v2\n"), Ok(14));
-    assert_eq!(rig.fs.write(handle, 14, b"rollback nowhere\ncheckpoint v2\n"), Err(Errno::ENOENT));
-    assert_eq!(rig.list("main/checkpoints"), ["v1"]);
-}
-
-#[test]
 fn promoting_needs_permission_to_write_to_the_parent() {
     let mut rig = with_records();
     rig.who = ANN;
@@ -308,9 +290,8 @@ fn what_has_a_hash_is_shown_to_who_may_read_it() {
         let last: serde_json::Value = serde_json::from_str(lineage.lines().last().unwrap()).unwrap();
         [last["entry"].as_str().unwrap().to_owned(), last["seq"].to_string()]
     };
-    let by_hash = show(&rig, "main", &entry(&rig, "main")).unwrap();
-    let of_hash: serde_json::Value = serde_json::from_str(&by_hash).unwrap();
-    let number = of_hash["seq"].to_string();
+    let [hash, number] = entry(&rig, "main");
+    let by_hash = show(&rig, "main", &hash).unwrap();
     assert_eq!(show(&rig, "main", &number).unwrap(), by_hash);
     let with_changes = show(&rig, "main", &format!("{number} --changes")).unwrap();
     let change = with_changes.strip_prefix(&by_hash).unwrap();

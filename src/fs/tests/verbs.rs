@@ -245,3 +245,21 @@ fn a_verb_of_root_branches_is_refused_in_a_child_by_its_own_name() {
         assert_eq!(told["message"], format!("{verb} is for root branches, and main/x is none"), "{told}");
     }
 }
+
+#[test]
+fn a_line_that_is_no_verb_stops_the_others_too() {
+    let rig = Rig::new();
+    assert_eq!(rig.write("main/ctl", "checkpoint v1\nexplode\n"), Err(Errno::EINVAL));
+    assert!(rig.list("main/checkpoints").is_empty());
+    assert!(rig.last_error("main")["hint"].as_str().unwrap().contains("rollback"));
+    assert_eq!(rig.write("main/ctl", "rollback nowhere\n"), Err(Errno::ENOENT));
+}
+
+#[test]
+fn a_write_is_short_by_the_verb_that_failed() {
+    let rig = Rig::new();
+    let handle = rig.open("main/ctl", libc::O_WRONLY).unwrap();
+    assert_eq!(rig.fs.write(handle, 0, b"checkpoint v1\nrollback nowhere\ncheckpoint v2\n"), Ok(14));
+    assert_eq!(rig.fs.write(handle, 14, b"rollback nowhere\ncheckpoint v2\n"), Err(Errno::ENOENT));
+    assert_eq!(rig.list("main/checkpoints"), ["v1"]);
+}
