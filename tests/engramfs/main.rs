@@ -85,6 +85,8 @@ mod search_scopes;
 mod shared_log;
 /// Random steps that fail, made fewer.
 mod shrink;
+/// What things take in the journal.
+mod sizes;
 /// Room that comes back: packs that are thinned and combined.
 mod space;
 /// Who wrote what and when, in queries.
