@@ -1,6 +1,7 @@
 //! From an errno of a mount to the reason: the branch's `errors` says what the number can't.
 //!
-//! A user sees their own lines alone, and the line must be about the same path.
+//! The line must be about the same path. Who doesn't own the branch sees their own lines alone; to the owner and to root a line about
+//! somebody else can be the newest.
 
 use std::io;
 use std::path::Path;

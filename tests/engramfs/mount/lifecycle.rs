@@ -460,9 +460,10 @@ fn verbs(main: &str, x: &str, file: &std::path::Path) {
         assert_eq!(exit, code, "{arguments:?}: {said}");
         if code == 0 {
             lines(&out);
-        } else if code != 2 {
+        } else {
             let error: serde_json::Value = serde_json::from_str(said.trim()).unwrap();
             assert!(error["code"].is_string() && error["message"].is_string() && error["hint"].is_string(), "{said}");
+            assert_eq!(error["code"] == "usage", code == 2, "{said}");
         }
     }
 }
