@@ -109,8 +109,8 @@ pub fn answer_with(
     metric: Metric,
     query: &Query,
 ) -> Result<SearchResult, SearchError> {
-    let place = SearchSource { source: "branch".into(), state, derived, is_log: false };
-    ask(&[place], None, metric, None, query, "", &|| None)
+    let source = SearchSource { source: "branch".into(), state, derived, is_log: false };
+    ask((&source, std::slice::from_ref(&source), None), metric, None, query, "", &|| None)
 }
 
 /// Returns states of a branch whose records stand in a segment: without records, with three, and with two of them.
