@@ -30,7 +30,7 @@ use crate::lineage::{PublicKey, SignedEntry};
 use crate::object::{BlobStore, Hash, SetHash};
 use crate::segment::{self, Blocks, DerivedFile, GraphFile, Row, Segment};
 use crate::sync::Pool;
-use crate::workspace::{Pack, Packs, reachable_packs, read_snapshot};
+use crate::workspace::{Pack, Packs, reachable_packs, verify_snapshot};
 
 /// What a store is checked against beside itself.
 #[derive(Clone, Copy, Default)]
@@ -413,7 +413,7 @@ fn check_unreferenced(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
     }
     match Segment::open(blobs, name) {
         Ok(segment) => Ok(segment.verify()?),
-        Err(_) => read_snapshot(blobs, name).map(|_| ()).map_err(trees::tree_error),
+        Err(_) => verify_snapshot(blobs, name).map_err(trees::tree_error),
     }
 }
 

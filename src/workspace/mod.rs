@@ -84,7 +84,7 @@ pub use purge::{PurgedFile, PurgedFiles};
 pub use ranges::unshared_bytes;
 pub use repacking::{PackMarks, TreeRelocator};
 pub use sealing::{TreeSealer, reachable_packs, write_packs};
-pub use snapshot::{read_snapshot, write_snapshot};
+pub use snapshot::{read_snapshot, verify_snapshot, write_snapshot};
 pub use totals::TreeTotals;
 pub use tree::{ROOT, Tree};
 pub use written::DirectWrite;

@@ -18,7 +18,13 @@ pub fn write_snapshot(blobs: &BlobStore, tree: &Tree) -> Result<Hash, TreeError>
     Ok(out.finish(KIND, &[])?)
 }
 
-/// Reads a tree back, every byte checked; `Stored`, `Codec` or `Segment` where it is none. Packs are not opened.
+/// Checks every byte of a snapshot, those between its sections too, and that it is a tree; errors as of [`read_snapshot`].
+pub fn verify_snapshot(blobs: &BlobStore, name: Hash) -> Result<(), TreeError> {
+    Container::open(blobs, name, KIND)?.verify()?;
+    read_snapshot(blobs, name).map(drop)
+}
+
+/// Reads a tree back, every byte of it checked; `Stored`, `Codec` or `Segment` where it is none. Packs are not opened.
 pub fn read_snapshot(blobs: &BlobStore, name: Hash) -> Result<Tree, TreeError> {
     let file = Container::open(blobs, name, KIND)?;
     Tree::default().with_delta(&file.read_section(0)?)

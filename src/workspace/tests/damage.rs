@@ -1,7 +1,8 @@
 //! Damaged bytes are refused: no panic, no wrong byte served.
 
 use super::super::{
-    FileKind, NoPacks, Pack, ROOT, Tree, TreeError, reachable_packs, read_snapshot, write_packs, write_snapshot,
+    FileKind, NoPacks, Pack, ROOT, Tree, TreeError, reachable_packs, read_snapshot, verify_snapshot, write_packs,
+    write_snapshot,
 };
 use super::{PackStore, Random, create, random_op, write};
 use crate::disk::Disk;
@@ -89,6 +90,7 @@ fn a_damaged_pack_or_snapshot_never_gives_a_wrong_byte() {
             if let Ok(read) = read_snapshot(&pack_store.blobs, snapshot) {
                 assert_eq!(read.hash(), tree.hash());
             }
+            assert_eq!(verify_snapshot(&pack_store.blobs, snapshot).is_err(), name == snapshot, "byte {offset}");
             flip(&pack_store, &name, offset, bit);
         }
     }
