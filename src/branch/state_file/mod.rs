@@ -11,7 +11,7 @@
 //!             files   0 the same | 1 transfers · delta (workspace/delta.rs, chunks by hash)
 //!             base    0 that of the step before | 1 full state's number | 2 number of a step
 //!  section 1  u64 for each step: where it ends in section 0
-//!  section 2  the index, a row for each step, in order of branch and entry:
+//!  section 2  the index, a row for each state, in order of branch and entry; steps that bases alone refer to have none:
 //!             branch u64 · entry u64 · time i64 · owner u32 · flags u32 (1 pinned) · step u32 · zeros u32
 //! ```
 
