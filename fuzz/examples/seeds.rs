@@ -15,7 +15,7 @@ use engramfs::lineage::{
     Decision, Entry, EntryChunkWriter, EntryOp, LostPart, MergeDetail, SIGNATURE_BYTES, Side, SignedEntry,
 };
 use engramfs::memory::{
-    Actor, Environment, FILES_ROOT, FileName, FileOp, NewInode, Memory, MergeKind, OpenMode, RecordEdit, Setting, Time,
+    Actor, Environment, FILES_ROOT, FileName, FileOp, Memory, MergeKind, NewInode, OpenMode, RecordEdit, Setting, Time,
 };
 use engramfs::object::{BlobStore, Hash, Reader};
 use engramfs::record::DerivedVector;

@@ -11,6 +11,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for term in &terms {
         assert!(postings.terms_starting_with(term).all(|found| found.starts_with(&**term)));
     }
+    let mut is_undamaged = true;
     let mut holding = Vec::new();
     for term in &terms {
         let Some(list) = postings.term(term) else {
@@ -21,6 +22,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert!(
             rows.is_sorted_by(|a, b| a.0 < b.0) && rows.iter().all(|(row, count)| *row < postings.rows() && *count > 0)
         );
+        // Beyond 128 rows a list has a skip table, and a damaged one leads a seek past rows or to rows that are none.
+        is_undamaged &= rows.len() == list.documents() as usize && rows.len() <= 128;
         for from in [1, postings.rows() / 2, postings.rows()] {
             let _ = list.clone().seek(from);
         }
@@ -44,5 +47,5 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         from = row + 1;
     }
     every.retain(|score| *score >= floor);
-    assert_eq!(found, every);
+    assert!(!is_undamaged || found == every, "{found:?}, {every:?}");
 });
