@@ -75,21 +75,3 @@ pub fn add_decision(hasher: &mut Hasher, decision: &Decision) {
         hasher.update(&version.unwrap_or(Hash::ZERO).0);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_id_that_a_record_is_kept_as_is_part_of_the_plan() {
-        let hash = |kept_as: Option<&str>| {
-            let kept_as = kept_as.map(Arc::from);
-            let decision = Decision { id: "a".into(), decision: Some(Side::Both), kept_as, ..Decision::default() };
-            let mut hasher = Hasher::new(&CONTEXT);
-            add_decision(&mut hasher, &decision);
-            hasher.finish()
-        };
-        let [none, first, second] = [None, Some("a~x"), Some("a~x~2")].map(hash);
-        assert!(none != first && first != second);
-    }
-}
