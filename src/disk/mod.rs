@@ -89,7 +89,7 @@ pub trait Disk: Send + Sync + 'static {
 }
 
 /// Removes the name of a plain file, if one is there. Fails as [`Disk::remove`] does for all but `NotFound`.
-pub fn remove_if_there(disk: &dyn Disk, path: &str) -> io::Result<()> {
+pub fn remove_if_exists(disk: &dyn Disk, path: &str) -> io::Result<()> {
     match disk.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -30,7 +30,7 @@ fn note(number: usize, chance: &mut Chance) -> RecordEdit {
 }
 
 /// A store of 8,000 records with their graph, and a fork of it. The graph is built once for all tests.
-fn indexed() -> (ForgetfulDisk, Arc<Memory>, View) {
+fn store_with_graph() -> (ForgetfulDisk, Arc<Memory>, View) {
     static STORE: OnceLock<ForgetfulDisk> = OnceLock::new();
     let disk = STORE.get_or_init(|| {
         let (disk, memory, _) = indexed_with(64);
@@ -89,7 +89,7 @@ fn plain() -> serde_json::Value {
 
 #[test]
 fn a_walk_finds_99_of_100_and_says_that_it_proves_nothing() {
-    let (_disk, memory, fork) = indexed();
+    let (_disk, memory, fork) = store_with_graph();
     let (recall, walked) = recall(&memory, &fork, &plain());
     assert!(walked, "nothing was walked");
     assert!(recall >= 0.99, "recall {recall}");
@@ -97,7 +97,7 @@ fn a_walk_finds_99_of_100_and_says_that_it_proves_nothing() {
 
 #[test]
 fn deleted_and_overridden_rows_are_walked_through_and_never_shown() {
-    let (_disk, memory, fork) = indexed();
+    let (_disk, memory, fork) = store_with_graph();
     let query = Chance(9).vector(DIM);
     let nearest = ids(&ask(&memory, &fork, &query, 120, &serde_json::json!({ "exact": true })));
     let away: Vec<f32> = query.iter().map(|number| -number).collect();
@@ -114,7 +114,7 @@ fn deleted_and_overridden_rows_are_walked_through_and_never_shown() {
 /// With so few rows hidden a walk takes them for visible until it finds one among the best.
 #[test]
 fn a_few_hidden_rows_are_never_shown_and_change_nothing_else() {
-    let (_disk, memory, fork) = indexed();
+    let (_disk, memory, fork) = store_with_graph();
     let main = View::Branch(main_of(&memory));
     let queries: Vec<Vec<f32>> = (0..8).map(|seed| Chance(2000 + seed).vector(DIM)).collect();
     let before: Vec<Vec<String>> = queries.iter().map(|query| ids(&ask(&memory, &main, query, 60, &plain()))).collect();
@@ -134,7 +134,7 @@ fn a_few_hidden_rows_are_never_shown_and_change_nothing_else() {
 /// A walk that takes hidden rows for visible may find little else.
 #[test]
 fn hidden_rows_that_lie_together_leave_as_many_answers() {
-    let (_disk, memory, fork) = indexed();
+    let (_disk, memory, fork) = store_with_graph();
     let query = Chance(2100).vector(DIM);
     let nearest = ids(&ask(&memory, &fork, &query, 50, &serde_json::json!({ "exact": true })));
     memory.commit(&who(), fork.branch(), nearest[..40].iter().map(|id| delete(id)).collect()).unwrap();
@@ -146,7 +146,7 @@ fn hidden_rows_that_lie_together_leave_as_many_answers() {
 
 #[test]
 fn a_chain_of_64_forks_is_walked_and_loses_nothing() {
-    let (_disk, memory, fork) = indexed();
+    let (_disk, memory, fork) = store_with_graph();
     let mut chance = Chance(5);
     let mut at = fork.branch();
     for level in 0..64 {
@@ -174,7 +174,7 @@ fn a_chain_of_64_forks_is_walked_and_loses_nothing() {
 /// answers are in the small one, and its rows are met far from them.
 #[test]
 fn a_small_graph_beside_a_large_one_loses_nothing() {
-    let (disk, memory, fork) = indexed();
+    let (disk, memory, fork) = store_with_graph();
     let mut chance = Chance(6);
     let edits = (ROWS..ROWS + 2_000).map(|number| {
         let near = Chance(1000 + (number % 25) as u64).vector(DIM);
@@ -190,7 +190,7 @@ fn a_small_graph_beside_a_large_one_loses_nothing() {
 
 #[test]
 fn loose_versions_answer_as_they_do_once_sealed() {
-    let (_disk, memory, fork) = indexed();
+    let (_disk, memory, fork) = store_with_graph();
     let mut chance = Chance(7);
     for _ in 0..40 {
         let edits = (0..40).map(|_| {
@@ -216,7 +216,7 @@ fn loose_versions_answer_as_they_do_once_sealed() {
 
 #[test]
 fn filters_of_every_selectivity_find_what_there_is() {
-    let (_disk, memory, fork) = indexed();
+    let (_disk, memory, fork) = store_with_graph();
     for (limit, walks) in [(900, true), (500, false), (100, false), (10, false), (1, false)] {
         let filter = serde_json::json!({ "filter": { "bucket": { "$lt": limit } } });
         let (recall, walked) = recall(&memory, &fork, &filter);
@@ -227,7 +227,7 @@ fn filters_of_every_selectivity_find_what_there_is() {
 
 #[test]
 fn a_branch_that_sees_few_rows_of_a_large_segment_gets_all_it_has() {
-    let (_disk, memory, fork) = indexed();
+    let (_disk, memory, fork) = store_with_graph();
     let gone = (0..ROWS).filter(|number| number % 1000 != 7).map(|number| delete(&format!("r{number:05}"))).collect();
     memory.commit(&who(), fork.branch(), gone).unwrap();
     let answer = ask(&memory, &fork, &Chance(3).vector(DIM), 100, &plain());
@@ -312,7 +312,7 @@ fn a_store_that_is_left_alone_seals_its_edits_and_gives_them_a_graph() {
 
 #[test]
 fn a_graph_outlives_the_process_and_verify_reads_it() {
-    let (disk, memory, fork) = indexed();
+    let (disk, memory, fork) = store_with_graph();
     let before = ids(&ask(&memory, &fork, &Chance(4).vector(DIM), 10, &plain()));
     memory.close().unwrap();
     drop(memory);
@@ -325,7 +325,7 @@ fn a_graph_outlives_the_process_and_verify_reads_it() {
 
 #[test]
 fn gc_keeps_the_graphs_of_what_lives_and_removes_the_others() {
-    let (disk, memory, fork) = indexed();
+    let (disk, memory, fork) = store_with_graph();
     memory.set(&who(), main_of(&memory), engramfs::memory::Setting::Keep, "0s").unwrap();
     memory.set(&who(), fork.branch(), engramfs::memory::Setting::Keep, "0s").unwrap();
     memory.gc(&who(), None, false).unwrap();
@@ -387,7 +387,7 @@ fn a_graph_that_no_manifest_names_is_removed_by_gc_or_built_again_as_it_was() {
 
 #[test]
 fn a_damaged_graph_is_found_at_its_first_walk_and_never_walked() {
-    let (disk, memory, fork) = indexed();
+    let (disk, memory, fork) = store_with_graph();
     memory.close().unwrap();
     drop(memory);
     let graphs = graphs(&disk);
@@ -436,7 +436,7 @@ fn status_counts_the_records_that_wait_for_no_graph() {
     told(10, 10, false);
     memory.commit(&who(), main, (10..ROWS).map(|number| note(number, &mut chance)).collect()).unwrap();
     told(10, ROWS, true);
-    let (_disk, memory, fork) = indexed();
+    let (_disk, memory, fork) = store_with_graph();
     let index = memory.status(&fork).unwrap()["index"].clone();
     assert_eq!((&index["indexed"], &index["building"]), (&ROWS.into(), &false.into()));
 }

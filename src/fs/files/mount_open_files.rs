@@ -13,15 +13,15 @@ use crate::memory::{BranchId, OpenFiles, OpensBlocked, WritersBlocked};
 pub(in crate::fs) struct MountOpenFiles(pub Weak<MountContext>);
 
 /// Lets files be opened again when it is dropped.
-struct OpensBlock {
+struct BlockedOpensGuard {
     mount: Arc<MountContext>,
     files: FileTreeId,
     blocked: BlockedOpens,
 }
 
-impl Drop for OpensBlock {
+impl Drop for BlockedOpensGuard {
     fn drop(&mut self) {
-        self.mount.open_inodes.release(&self.files, self.blocked);
+        self.mount.open_inodes.unblock(&self.files, self.blocked);
     }
 }
 
@@ -30,7 +30,7 @@ impl MountOpenFiles {
         let Some(mount) = self.0.upgrade() else { return (Vec::new(), Box::new(())) };
         let files = FileTreeId::branch(branch);
         let open = mount.open_inodes.block(&files, blocked);
-        (open, Box::new(OpensBlock { mount, files, blocked }))
+        (open, Box::new(BlockedOpensGuard { mount, files, blocked }))
     }
 }
 

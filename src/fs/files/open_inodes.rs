@@ -120,7 +120,7 @@ impl OpenInodes {
         self.inodes.lock().get(key).is_some_and(|uses| uses.intent_counts[intent as usize] > 0)
     }
 
-    /// Returns the inodes of a tree that have such handles. No other one gets one until [`OpenInodes::release`].
+    /// Returns the inodes of a tree that have such handles. No other one gets one until [`OpenInodes::unblock`].
     pub fn block(&self, files: &FileTreeId, blocked: BlockedOpens) -> Vec<u64> {
         let mut inodes = self.inodes.lock();
         // Set before handles are listed, under one lock: whoever comes later waits, and whoever came before is in the
@@ -133,7 +133,7 @@ impl OpenInodes {
     }
 
     /// Takes [`OpenInodes::block`] back.
-    pub fn release(&self, files: &FileTreeId, blocked: BlockedOpens) {
+    pub fn unblock(&self, files: &FileTreeId, blocked: BlockedOpens) {
         let (mut inodes, key) = (self.inodes.lock(), (files.clone(), blocked.inode()));
         if let Some(uses) = inodes.get_mut(&key) {
             uses.pending_unlinks = uses.pending_unlinks.saturating_sub(1);
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(opened.block(&key().0, BlockedOpens::Writers), [7]);
         opened.open(&key(), false).unwrap();
         assert_eq!(without_waiting(|| opened.open(&key(), true)).unwrap_err().errno(), Errno::EAGAIN);
-        opened.release(&key().0, BlockedOpens::Writers);
+        opened.unblock(&key().0, BlockedOpens::Writers);
         opened.open(&key(), true).unwrap();
         for writes in [true, false, true] {
             assert!(opened.close(&key(), writes).is_none());
@@ -268,7 +268,7 @@ mod tests {
         opened.open(&key(), false).unwrap();
         assert_eq!(opened.block(&key().0, BlockedOpens::Writers), [0_u64; 0]);
         assert_eq!(opened.block(&key().0, BlockedOpens::All), [7]);
-        opened.release(&key().0, BlockedOpens::Writers);
+        opened.unblock(&key().0, BlockedOpens::Writers);
         for inode in [7, 8] {
             let refused = without_waiting(|| opened.open(&(key().0, inode), false));
             assert_eq!(refused.unwrap_err().errno(), Errno::EAGAIN);
@@ -278,7 +278,7 @@ mod tests {
             let opening = scope.spawn(|| opened.open(&(key().0, 8), false).unwrap());
             std::thread::sleep(Duration::from_millis(20));
             assert!(!opening.is_finished());
-            opened.release(&key().0, BlockedOpens::All);
+            opened.unblock(&key().0, BlockedOpens::All);
         });
         assert!(opened.close(&key(), false).is_none());
         assert_eq!(opened.inodes_with_handles(&key().0), [8]);

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::disk::{Disk, remove_if_there};
+use crate::disk::{Disk, remove_if_exists};
 use crate::graph::{GraphBuilder, Params, VectorRows};
 use crate::memory::Error;
 use crate::memory::storage::read_file;
@@ -33,7 +33,7 @@ pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &GraphBuil
     if disk.space()?.available_bytes / 4 < bytes.len() as u64 {
         return Err(std::io::Error::from_raw_os_error(libc::ENOSPC));
     }
-    remove_if_there(disk, NEW_PATH)?;
+    remove_if_exists(disk, NEW_PATH)?;
     let file = disk.create(NEW_PATH)?;
     file.write_all_at(&bytes, 0)?;
     file.sync()?;
@@ -58,7 +58,7 @@ pub fn resume<'a>(
 /// Drops what was kept, and what a crash left of keeping it; a failure is logged alone.
 pub fn discard(disk: &dyn Disk) {
     for path in [PATH, NEW_PATH] {
-        if let Err(error) = remove_if_there(disk, path) {
+        if let Err(error) = remove_if_exists(disk, path) {
             log::warn!("the file {path} is not needed any longer and stays: {error}");
         }
     }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::disk::{Disk, remove_if_there};
+use crate::disk::{Disk, remove_if_exists};
 use crate::memory::Error;
 use crate::memory::history::DecisionRef;
 use crate::memory::storage::read_file;
@@ -63,7 +63,7 @@ impl UnfinishedPurge {
         let payload = self.to_bytes();
         let bytes = [&MAGIC[..], &Hash::digest(&CONTEXT, &payload).0, &payload].concat();
         let put = || -> std::io::Result<()> {
-            remove_if_there(disk, NEW_PATH)?;
+            remove_if_exists(disk, NEW_PATH)?;
             let file = disk.create(NEW_PATH)?;
             file.write_all_at(&bytes, 0)?;
             // The bytes come before the name: a crash in between leaves the note of before, or none, and never half of
@@ -92,7 +92,7 @@ impl UnfinishedPurge {
     /// Removes it: the purge is finished, or was never done. Fails with `Error::Disk` where the disk refuses; none that
     /// is there is not an error.
     pub fn remove(disk: &dyn Disk) -> Result<(), Error> {
-        let gone = remove_if_there(disk, PATH).and_then(|()| disk.sync_dir(""));
+        let gone = remove_if_exists(disk, PATH).and_then(|()| disk.sync_dir(""));
         gone.map_err(|error| Error::io("the note of a finished purge could not be removed", error))
     }
 }

@@ -63,7 +63,7 @@ fn stopped(store: &ForgetfulDisk, nth: u64) -> ForgetfulDisk {
 
 /// What becomes of a store whose graph is built.
 #[derive(Clone, PartialEq)]
-struct Indexed {
+struct BuiltGraph {
     /// The hash of what is in the graph.
     graph: Hash,
     /// Files that are left of the build.
@@ -74,7 +74,7 @@ struct Indexed {
     change_count: u64,
 }
 
-fn indexed(disk: &ForgetfulDisk) -> Indexed {
+fn built_graph(disk: &ForgetfulDisk) -> BuiltGraph {
     let memory = open(disk, 64);
     memory.wait_until_indexed();
     let change_count = memory.maintenance.indexer.change_count();
@@ -89,13 +89,13 @@ fn indexed(disk: &ForgetfulDisk) -> Indexed {
     memory.close().unwrap();
     verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), &Default::default()).unwrap();
     let left = disk.files().into_iter().map(|(path, _)| path).filter(|path| path.contains(".part")).collect();
-    Indexed { graph, left, answers, change_count }
+    BuiltGraph { graph, left, answers, change_count }
 }
 
 #[test]
 fn a_power_cut_while_an_unfinished_graph_is_kept_ends_in_the_same_graph() {
     let store = without_a_graph();
-    let whole = indexed(&store.power_cut_keep_all());
+    let whole = built_graph(&store.power_cut_keep_all());
     assert_eq!(whole.left, [""; 0]);
     let mut outcomes = HashMap::new();
     for nth in 1..=CALLS + 1 {
@@ -110,7 +110,7 @@ fn a_power_cut_while_an_unfinished_graph_is_kept_ends_in_the_same_graph() {
     assert_eq!(kept.len(), 2, "with and without a build that is kept");
     for (left, (nth, cut)) in &outcomes {
         let change_count = whole.change_count - u64::from(left[0].is_some());
-        assert!(indexed(cut) == Indexed { change_count, ..whole.clone() }, "call {nth}");
+        assert!(built_graph(cut) == BuiltGraph { change_count, ..whole.clone() }, "call {nth}");
     }
 }
 
@@ -118,7 +118,7 @@ fn a_power_cut_while_an_unfinished_graph_is_kept_ends_in_the_same_graph() {
 #[test]
 fn an_unfinished_graph_that_was_damaged_is_built_anew() {
     let store = without_a_graph();
-    let whole = indexed(&store.power_cut_keep_all());
+    let whole = built_graph(&store.power_cut_keep_all());
     let disk = stopped(&store, CALLS + 1);
     let length = disk.bytes(unfinished_graph::PATH).unwrap().len() as u64;
     for at in [8, length / 2, length - 1] {
@@ -126,6 +126,6 @@ fn an_unfinished_graph_that_was_damaged_is_built_anew() {
         damaged.flip(unfinished_graph::PATH, at, 1).unwrap();
         let found = verify_on(&(Arc::new(damaged.clone()) as Arc<dyn Disk>), &Default::default());
         assert!(found.unwrap_err().to_string().contains(unfinished_graph::PATH));
-        assert!(indexed(&damaged) == whole, "byte {at}");
+        assert!(built_graph(&damaged) == whole, "byte {at}");
     }
 }
