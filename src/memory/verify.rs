@@ -413,7 +413,7 @@ fn check_unreferenced(blobs: &BlobStore, name: Hash) -> Result<(), Error> {
     }
     match Segment::open(blobs, name) {
         Ok(segment) => Ok(segment.verify()?),
-        Err(_) => verify_snapshot(blobs, name).map_err(trees::tree_error),
+        Err(_) => verify_snapshot(blobs, name).map(drop).map_err(trees::tree_error),
     }
 }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use engramfs::disk::{Disk, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{Error, Hash, Kind, Memory, MergeKind, OpenMode, Setting, VerifyOptions, View, verify_on};
 
-use crate::support::{Chance, close_unsealed, delete, environment, main_of, open, open_on, put, stride, verify, who};
+use crate::support::{
+    Chance, close_unsealed, delete, environment, main_of, make_file, open, open_on, put, stride, verify, who,
+};
 
 /// Bytes of a frame without payload: what stands behind the last frame and is shorter may always be
 /// the beginning of a frame whose writer was killed.
@@ -121,6 +123,29 @@ fn the_store_of_these_tests_has_everything_in_it() {
     let under = |folder: &str| files.iter().filter(|(path, _)| path.starts_with(folder)).count();
     assert!(under("segments/") >= 5 && under("journal/") == 1, "{files:?}");
     assert!(files.iter().all(|(_, length)| *length < 24 << 10), "{files:?}");
+}
+
+/// Bytes between sections hold nothing, so that only `verify` looks at them. A tree whose names take more than 256 KiB is a
+/// file of its own, which the small store of the other tests has not got.
+#[test]
+fn a_wrong_byte_between_the_sections_of_any_file_is_found() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    memory.commit(&who(), main_of(&memory), vec![put("a", Some(vec![1.0, 2.0]), Some("text"))]).unwrap();
+    for n in 0..1_300 {
+        make_file(&memory, &format!("{n:0>220}")).unwrap();
+    }
+    memory.close().unwrap();
+    verify(&disk).unwrap();
+    let segments = || disk.files().into_iter().filter(|(path, _)| path.starts_with("segments/"));
+    assert!(segments().any(|(_, length)| length > 256 << 10), "a tree is in a file of its own");
+    for (path, _) in segments() {
+        // The first section begins at 64, behind a mark of 8 bytes.
+        disk.flip(&path, 20, 1).unwrap();
+        let error = verify(&disk).err().unwrap_or_else(|| panic!("{path}: a wrong byte goes unnoticed"));
+        assert!(is_right_kind(&error) && names_it(&error, &path), "{path}: {error}");
+        disk.flip(&path, 20, 1).unwrap();
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::memory::Error;
 use crate::object::{BlobStore, Hash};
 use crate::segment::{FOLDER, SegmentError};
 use crate::sync::Mutex;
-use crate::workspace::{Pack, Packs, Tree, TreeError, read_snapshot, write_snapshot};
+use crate::workspace::{Pack, Packs, Tree, TreeError, read_snapshot, verify_snapshot, write_snapshot};
 
 /// Bytes of a difference from which on a new snapshot is written, where it is also a fourth of the
 /// snapshot.
@@ -109,7 +109,8 @@ impl TreeStore {
         if let Some(found) = snapshots.iter().find(|snapshot| snapshot.name == *name) {
             return Ok(found.tree.clone());
         }
-        let tree = read_snapshot(&self.blobs, *name).map_err(tree_error)?;
+        let read = if self.thorough { verify_snapshot } else { read_snapshot };
+        let tree = read(&self.blobs, *name).map_err(tree_error)?;
         let bytes = tree.delta_from(&Tree::default()).map_err(tree_error)?.len();
         snapshots.push(TreeSnapshot { name: *name, tree: tree.clone(), bytes });
         Ok(tree)
