@@ -84,11 +84,23 @@ struct OpFacts {
     tells_parent: bool,
     /// Whether that line leaves out the head: it is that of a child, and says whether two branches have the same content.
     hides_head: bool,
+    event_text: EventText,
+}
+
+/// What of an entry's text its line of `events.jsonl` shows. The branch and its parent have the same line, and who reads
+/// the parent may not read the branch.
+#[derive(Clone, Copy)]
+enum EventText {
+    Whole,
+    /// The word before the first colon: that a merge was refused, and not what it would have changed.
+    Code,
+    Nothing,
 }
 
 impl OpFacts {
     const fn new(name: &'static str) -> OpFacts {
-        OpFacts { name, label_key: "checkpoint", tells_parent: false, hides_head: false }
+        let event_text = EventText::Whole;
+        OpFacts { name, label_key: "checkpoint", tells_parent: false, hides_head: false, event_text }
     }
 
     const fn label(self, label_key: &'static str) -> OpFacts {
@@ -99,8 +111,8 @@ impl OpFacts {
         OpFacts { tells_parent: true, ..self }
     }
 
-    const fn tells_parent_without_head(self) -> OpFacts {
-        OpFacts { hides_head: true, ..self.tells_parent() }
+    const fn tells_parent_without_head(self, event_text: EventText) -> OpFacts {
+        OpFacts { hides_head: true, event_text, ..self.tells_parent() }
     }
 }
 
@@ -116,11 +128,11 @@ impl EntryOp {
             EntryOp::Pull => OpFacts::new("pull"),
             EntryOp::Promote => OpFacts::new("promote").tells_parent(),
             EntryOp::Merge => OpFacts::new("merge").tells_parent(),
-            EntryOp::Discard => OpFacts::new("discard").tells_parent_without_head(),
-            EntryOp::Rename => OpFacts::new("rename").label("renamed_from").tells_parent_without_head(),
+            EntryOp::Discard => OpFacts::new("discard").tells_parent_without_head(EventText::Whole),
+            EntryOp::Rename => OpFacts::new("rename").label("renamed_from").tells_parent_without_head(EventText::Whole),
             EntryOp::Config => OpFacts::new("config").label("setting"),
             EntryOp::Resolve => OpFacts::new("resolve").label("id"),
-            EntryOp::Refuse => OpFacts::new("refuse").tells_parent_without_head(),
+            EntryOp::Refuse => OpFacts::new("refuse").tells_parent_without_head(EventText::Code),
             EntryOp::User => OpFacts::new("user"),
             EntryOp::Files => OpFacts::new("files"),
             EntryOp::Clock => OpFacts::new("clock"),
@@ -133,11 +145,11 @@ impl EntryOp {
             EntryOp::Import => OpFacts::new("import").label("imported"),
             EntryOp::Append => OpFacts::new("append"),
             EntryOp::ArchiveLog => OpFacts::new("archive_log").label("last_archived"),
-            EntryOp::LeaseLost => OpFacts::new("lease_lost").tells_parent_without_head(),
+            EntryOp::LeaseLost => OpFacts::new("lease_lost").tells_parent_without_head(EventText::Whole),
             EntryOp::FreeAgent => OpFacts::new("free_agent").label("agent_name"),
             EntryOp::BarAgent => OpFacts::new("bar_agent").label("agent_name"),
-            EntryOp::Propose => OpFacts::new("propose").tells_parent_without_head(),
-            EntryOp::Withdraw => OpFacts::new("withdraw").tells_parent_without_head(),
+            EntryOp::Propose => OpFacts::new("propose").tells_parent_without_head(EventText::Nothing),
+            EntryOp::Withdraw => OpFacts::new("withdraw").tells_parent_without_head(EventText::Whole),
             EntryOp::Approve => OpFacts::new("approve").label("proposal"),
             EntryOp::Reject => OpFacts::new("reject").label("proposal"),
         }
@@ -161,5 +173,14 @@ impl EntryOp {
     /// Tells whether the line that the parent's `events.jsonl` has of it leaves the head out.
     pub(super) const fn hides_head(self) -> bool {
         self.facts().hides_head
+    }
+
+    /// Returns what the line of `events.jsonl` shows of an entry's text; none where it leaves the text out.
+    pub(super) fn event_text(self, text: &str) -> Option<&str> {
+        match self.facts().event_text {
+            EventText::Whole => Some(text),
+            EventText::Code => text.split(':').next(),
+            EventText::Nothing => None,
+        }
     }
 }

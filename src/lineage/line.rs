@@ -70,13 +70,9 @@ impl SignedEntry {
             text(out, label);
         }
         put(out, format_args!(",\"put\":{},\"seq\":{}", counts.put, entry.seq));
-        if let Some(words) = &entry.detail.text {
-            // Readers of the parent see that a merge was refused, and not what it would have changed.
-            let code = if entry.op == EntryOp::Refuse { words.split(':').next() } else { None };
-            if entry.op != EntryOp::Propose {
-                out.extend_from_slice(b",\"text\":");
-                text(out, code.unwrap_or(words));
-            }
+        if let Some(words) = entry.detail.text.as_deref().and_then(|words| entry.op.event_text(words)) {
+            out.extend_from_slice(b",\"text\":");
+            text(out, words);
         }
         put(out, format_args!(",\"time\":\"{}\",\"uid\":{}}}\n", entry.time, entry.uid));
     }
