@@ -139,3 +139,13 @@ fn the_page_lists_each_operation() {
         assert!(page.contains(&format!("`{name}`")), "no section says what {name} is");
     }
 }
+
+#[test]
+fn the_format_says_of_which_operations_the_parent_has_a_step() {
+    let page = include_str!("../../../docs/FORMAT.md");
+    let (_, list) = page.split_once("An entry is a step of its branch, and of the parent for ").unwrap();
+    let (list, _) = list.split_once('.').unwrap();
+    let listed: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
+    let told = EntryOp::ALL.into_iter().filter(|op| op.tells_parent());
+    assert_eq!(told.map(EntryOp::name).collect::<BTreeSet<&str>>(), listed);
+}
