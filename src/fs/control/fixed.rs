@@ -1,6 +1,7 @@
 //! The fixed names of a branch's directory, and how each control file shows its length and opens.
 //!
-//! A new control file is a variant of [`ControlFile`], a row of [`FIXED`] and an arm of [`ControlFile::open`].
+//! A new control file is a variant of [`ControlFile`] or of [`Document`], a row of [`FIXED`], an arm of
+//! [`ControlFile::has_length`] and, unless it is a document, one of [`ControlFile::open`].
 
 use std::sync::Arc;
 
@@ -177,7 +178,17 @@ impl ControlFile {
     /// Tells whether stat(2) shows a length, in bytes; it is 0, as in /proc, for what is different for each reader or takes
     /// work.
     pub fn has_length(self) -> bool {
-        matches!(self, ControlFile::Document(Document::Status | Document::Readme) | ControlFile::History(_))
+        match self {
+            ControlFile::Document(Document::Status | Document::Readme) | ControlFile::History(_) => true,
+            ControlFile::Document(Document::Diff | Document::Conflicts)
+            | ControlFile::Query
+            | ControlFile::Ingest
+            | ControlFile::Ctl
+            | ControlFile::Errors
+            | ControlFile::BranchList
+            | ControlFile::Lease
+            | ControlFile::Plan => false,
+        }
     }
 
     /// Returns the length that stat(2) shows. In bytes; 0 for what is generated while it is read. ESTALE where the

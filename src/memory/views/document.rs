@@ -141,7 +141,8 @@ impl Memory {
                 self.maintenance.embedding.change_count() << 1
                     | u64::from(readme::has_long_log(catalog, resolved.branch))
             }
-            _ => 0,
+            // They follow from what the other counters tell.
+            Document::Diff | Document::Conflicts => 0,
         };
         DocumentVersion {
             counters: [
