@@ -288,6 +288,8 @@ pub(super) fn refuse_writing(context: &OpenContext) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::fs::files::Area;
     use crate::memory::{BranchId, check_name};
@@ -297,6 +299,16 @@ mod tests {
         for name in FIXED.iter().map(|fixed| fixed.name).chain(Area::ALL.map(Area::name)) {
             assert!(check_name(name).is_err(), "{name} belongs into RESERVED of branch/names.rs");
         }
+    }
+
+    #[test]
+    fn the_first_page_lists_the_directory_of_a_branch() {
+        let page = include_str!("../../../README.md");
+        let (_, listing) = page.split_once("\n$ ls\n").expect("its session lists a branch");
+        let (listing, _) = listing.split_once("\n$ ").expect("its session goes on");
+        let listed: BTreeSet<&str> = listing.split_whitespace().collect();
+        let names = FIXED.iter().map(|fixed| fixed.name).chain(Area::ALL.map(Area::name));
+        assert_eq!(listed, names.collect::<BTreeSet<&str>>());
     }
 
     #[test]
