@@ -44,8 +44,8 @@ pub const DIM_MAX: usize = 65_536;
 /// underflow; whatever lies outside is computed in f64.
 const NORM_SAFE: std::ops::RangeInclusive<f32> = 1e-15..=1e15;
 
-/// Returns the name of the instruction set that the kernels use on this processor: `avx512`,
-/// `avx2` or `portable`.
+/// Returns the name of the instruction set that the kernels use on this processor, such as `avx2`; `portable` where they
+/// have none for it.
 #[must_use]
 pub fn instruction_set() -> &'static str {
     kernels::best().name()

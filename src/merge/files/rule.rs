@@ -18,9 +18,9 @@ pub enum Principal {
 
 /// One rule of `config/rules`: a line `PATTERN [KIND [KEY]] [OPTION …]`, its words divided by blanks.
 ///
-/// KIND is `union KEY`, `newest`, `manifest KEY`, `text`, `whole`, `unit` or `never`; left out before an option it is
-/// `text`. OPTION is a strategy, `ttl=DURATION`, `write=uid:N,gid:N,…`, `append` or `noindex`, each at most once. A
-/// word that begins with `#` begins a comment.
+/// KIND is a word of the table in `kind.rs`, with the KEY that it takes, such as `text` or `union KEY`; left out before an
+/// option it is `text`. OPTION is a strategy, `ttl=DURATION`, `write=uid:N,gid:N,…`, `append` or `noindex`, each at most
+/// once. A word that begins with `#` begins a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The paths it is for, as written; see [`Rules::parse`](super::Rules::parse) for its form.
