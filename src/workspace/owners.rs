@@ -63,7 +63,11 @@ impl Transfers {
     pub fn read(input: &mut Reader<'_>) -> Result<Transfers, CodecError> {
         let uid = |input: &mut Reader<'_>| u32::try_from(input.number()?).map_err(|_| CodecError::Number);
         let transfer = |input: &mut Reader<'_>| Ok(Transfer { from_uid: uid(input)?, to_uid: uid(input)? });
-        (0..input.length()?).map(|_| transfer(input)).collect::<Result<_, _>>().map(Transfers)
+        match input.length()? {
+            // Most trees have none, and the empty list is shared.
+            0 => Ok(Transfers::default()),
+            count => (0..count).map(|_| transfer(input)).collect::<Result<_, _>>().map(Transfers),
+        }
     }
 }
 

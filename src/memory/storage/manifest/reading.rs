@@ -28,7 +28,8 @@ pub struct PartReader {
     settings: Vec<Settings>,
     states: Vec<Vec<u8>>,
     catalog: Catalog,
-    branches: BTreeMap<u64, ManifestRow>,
+    /// Boxed, as a row is large and a map moves its values about while it grows.
+    branches: BTreeMap<u64, Box<ManifestRow>>,
     retained: Vec<StateFileRow>,
     ended: BTreeMap<u64, EndedBranch>,
 }
@@ -270,7 +271,7 @@ impl ManifestRow {
             number: self.number,
             name: self.name,
             // Set by `link_branches`, as are the children.
-            path: "".into(),
+            path: Arc::default(),
             parent: Some(BranchId(self.parent)).filter(|id| id.0 != 0),
             root: BranchId(self.root),
             uid: self.uid,
