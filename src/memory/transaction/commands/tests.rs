@@ -92,11 +92,6 @@ fn every_command_reads_back() {
     }
     round_trip(DiscardBranch(branch));
     round_trip(RenameBranch { branch, name: name.clone() });
-    for setting in Setting::ALL {
-        round_trip(ChangeSetting { branch, setting, value: "v".into() });
-    }
-    round_trip(ChangeMode { branch, bits: 0o750 });
-    round_trip(ChangeOwner { branch, uid: 1001 });
     let resolution = Resolution { side: Side::Parent, child: Some(Hash([1; 32])), parent: None };
     round_trip(ResolveConflict { branch, id: name.clone(), resolution });
     round_trip(NoteRefusal { branch, reason: name.clone() });
@@ -123,6 +118,16 @@ fn every_command_reads_back() {
     round_trip(PurgeItems { branch, selection: Arc::new(selection) });
     round_trip(ResetClock);
     round_trip(ArchiveEntries { last: 7, hash: Hash([9; 32]) });
+}
+
+#[test]
+fn settings_owner_and_mode_read_back() {
+    let branch = BranchId(300);
+    for setting in Setting::ALL {
+        round_trip(ChangeSetting { branch, setting, value: "v".into() });
+    }
+    round_trip(ChangeMode { branch, bits: 0o750 });
+    round_trip(ChangeOwner { branch, uid: 1001 });
 }
 
 #[test]
