@@ -64,18 +64,6 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     kernels::best().dot(a, b)
 }
 
-/// Returns the squared euclidean distance between two vectors of equal length.
-///
-/// The same limits as for [`dot`] hold.
-///
-/// # Panics
-///
-/// When the lengths differ.
-#[must_use]
-pub fn l2_squared(a: &[f32], b: &[f32]) -> f32 {
-    kernels::best().l2_squared(a, b)
-}
-
 /// Returns the inner product of two int8 codes of equal length, exactly.
 ///
 /// Up to [`DIM_MAX`] values the sum fits an i32 whatever the values are.
