@@ -118,3 +118,46 @@ fn candidates(
     }
     Ok((ids.len() <= limit).then_some(ids))
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::object::Time;
+    use crate::record::{Provenance, RecordContent, Version};
+
+    fn with_records(base: &BranchVersion, ids: &[&str]) -> BranchVersion {
+        let mut state = base.clone();
+        for id in ids {
+            let content = RecordContent { vector: None, text: Some("a note".into()), metadata: "{}".into() };
+            let provenance = Provenance {
+                created: Time(1),
+                modified: Time(1),
+                branch: "main".into(),
+                agent: "ann".into(),
+                session: "".into(),
+                task: "".into(),
+                uid: 1000,
+                vector_stale: false,
+            };
+            let version = Version::new((*id).into(), content, provenance);
+            state.put(Row::Unsealed(Arc::new(version))).unwrap();
+        }
+        state
+    }
+
+    #[test]
+    fn as_many_differences_as_the_limit_are_returned_and_one_more_is_too_many() {
+        let empty = BranchVersion::default();
+        let old = with_records(&empty, &["kept"]);
+        let mut new = with_records(&old, &["a", "b"]);
+        for (before, count) in [(&empty, 3), (&old, 2)] {
+            let found = |limit| differences_at_most(before, &new, limit).unwrap().map(|found| found.len());
+            assert_eq!([0, 1, count - 1].map(found), [None; 3]);
+            assert_eq!([count, count + 1, usize::MAX].map(found), [Some(count); 3]);
+        }
+        new.note_deleted("gone", Time(1));
+        let changed = |limit| changed_ids_at_most(&old, &new, limit).unwrap().map(|ids| ids.len());
+        assert_eq!([0, 1, 2, 3].map(changed), [None, None, None, Some(3)]);
+    }
+}
