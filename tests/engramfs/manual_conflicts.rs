@@ -58,6 +58,8 @@ fn a_conflict_by_hand_blocks_the_merge_until_it_is_resolved() {
     assert_eq!(error.kind(), Kind::Conflict);
     assert_eq!((read(&memory, main, "core/plan").unwrap().as_str(), records()), ("parent\n", 0.into()));
     memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent).unwrap();
+    let entries = memory.lineage_lines(fork, false).unwrap();
+    assert!(entries.iter().any(|line| line.contains(r#""id":"files/core/plan","text":"parent""#)), "{entries:#?}");
     memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
     assert_eq!((read(&memory, main, "core/plan").unwrap().as_str(), records()), ("parent\n", 1.into()));
 }
