@@ -87,3 +87,21 @@ fn the_attributes_of_a_signal_are_there_for_who_wants_to_make_or_to_replace_one(
     assert_eq!(rig.fs.getxattr(ino, "user.engramfs.ttl".as_ref()).unwrap(), b"3600s");
     assert_eq!(set("user.engramfs.uid", libc::XATTR_CREATE), Err(Errno::EPERM));
 }
+
+#[test]
+fn a_conversation_is_readable_until_its_answer_is_read_to_the_end() {
+    let rig = Rig::new();
+    let handle = rig.open("main/ctl", libc::O_RDWR).unwrap();
+    let readable = || rig.fs.poll(handle, None).unwrap();
+    assert!(readable(), "the last answer, which may be none");
+    for line in ["checkpoint one\n", "checkpoint two\n"] {
+        rig.fs.write(handle, 0, line.as_bytes()).unwrap();
+        assert!(readable());
+        rig.fs.read(handle, 0, 1).unwrap();
+        assert!(readable(), "the rest of it");
+        rig.read_on(handle, 1).unwrap();
+        assert!(!readable());
+    }
+    rig.fs.write(handle, 0, b"checkpoint thr").unwrap();
+    assert!(readable(), "a read ends the line");
+}
