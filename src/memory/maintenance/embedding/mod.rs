@@ -73,11 +73,14 @@ impl Memory {
     /// embeds behind the writers' backs. It takes the place of the one that was set for the same.
     pub fn set_embedder(self: &Arc<Self>, root: Option<&str>, embedder: Box<dyn Embedder>) {
         let slot = Arc::new(EmbedderSlot::new(root, embedder));
-        {
+        let replaced: Vec<_> = {
             let mut slots = self.maintenance.embedding.slots.lock();
-            slots.extract_if(.., |before| before.root() == root).for_each(|before| before.stop());
+            let replaced = slots.extract_if(.., |before| before.root() == root).collect();
             slots.push(slot.clone());
-        }
+            replaced
+        };
+        // Behind the lock of the list, since each slot has a lock of its own.
+        replaced.iter().for_each(|slot| slot.stop());
         slot.wake();
         worker::start(self, slot);
     }
