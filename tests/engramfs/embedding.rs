@@ -397,3 +397,20 @@ fn reembedding_that_a_restart_cut_off_has_to_be_asked_for_again() {
     memory.wait_until_embedded();
     assert_eq!(ids(&ask(&memory, &view, MEANING)), ["a"]);
 }
+
+#[test]
+fn the_thread_of_an_embedder_ends_when_another_takes_its_place_and_when_the_store_is_closed() {
+    let (_disk, memory, first, _main) = embedded();
+    let is_released = |told: &Arc<Told>| {
+        // The thread holds the embedder, which holds what it shares with the test.
+        (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            Arc::strong_count(told) == 1
+        })
+    };
+    let second = embed(&memory, 0);
+    assert!(is_released(&first), "replaced");
+    memory.close().unwrap();
+    drop(memory);
+    assert!(is_released(&second), "closed");
+}
