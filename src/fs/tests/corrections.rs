@@ -44,6 +44,24 @@ fn a_correction_keeps_what_it_leaves_out_and_null_removes_it() {
 }
 
 #[test]
+fn a_record_written_whole_has_a_stale_vector_if_its_text_alone_is_new() {
+    let rig = Rig::new();
+    let path = whole(&rig);
+    let is_stale = || record(&rig, "x")["vector_stale"] == true;
+    for whole in [r#"{"vector":[1,2],"text":"new","metadata":{}}"#, r#"{"vector":[1,2],"text":"newer","replace":true}"#]
+    {
+        for _ in 0..2 {
+            rig.write(path, whole).unwrap();
+            assert!(is_stale(), "also when it is written again");
+        }
+    }
+    rig.write(path, r#"{"vector":[2,2],"text":"newest","metadata":{}}"#).unwrap();
+    assert!(!is_stale());
+    rig.write(path, r#"{"vector":[2,2],"text":"newest","metadata":{"k":1}}"#).unwrap();
+    assert!(!is_stale());
+}
+
+#[test]
 fn what_is_left_with_neither_text_nor_vector_fails_in_the_write() {
     let rig = Rig::new();
     let path = whole(&rig);
