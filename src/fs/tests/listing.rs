@@ -92,6 +92,20 @@ fn a_listing_tells_owner_and_mode_as_stat_does() {
 }
 
 #[test]
+fn a_temporary_has_the_owner_and_group_that_chown_gives_it() {
+    let rig = Rig::new();
+    rig.write("main/vectors/.saver", "x").unwrap();
+    let owner = || {
+        let attr = rig.stat("main/vectors/.saver").unwrap();
+        (attr.uid, attr.gid)
+    };
+    assert_eq!(owner(), (ROOT.uid, ROOT.gid));
+    let changes = AttrChanges { uid: Some(1000), gid: Some(100), ..AttrChanges::default() };
+    rig.fs.setattr(ROOT, rig.ino("main/vectors/.saver").unwrap(), changes, None).unwrap();
+    assert_eq!(owner(), (1000, 100));
+}
+
+#[test]
 fn a_long_listing_is_whole_and_in_order() {
     let rig = with_records(2_500);
     let names = rig.list("main/vectors");
