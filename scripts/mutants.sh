@@ -27,8 +27,10 @@ shards=$(((all + count - 1) / count))
 echo "$all possible faults, every ${shards}th of them from the $((seed % shards))th on"
 # Without optimization and debug lines a build takes half as long.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 ENGRAMFS_ROUNDS=1
+# A loop that a fault makes endless may collect without end, too: no process gets more than 12 GiB of addresses.
+ulimit -v $((12 << 20))
 cargo mutants "${files[@]}" --shard "$((seed % shards))/$shards" --sharding round-robin --output target \
-  --copy-target=true --timeout 300 -- --locked --lib --test engramfs -- "${tests[@]}" || true
+  --copy-target=true --timeout 300 -- --locked --lib --test engramfs -- "${tests[@]}" --skip mount:: || true
 
 caught=$(wc -l <target/mutants.out/caught.txt) missed=$(wc -l <target/mutants.out/missed.txt)
 hung=$(wc -l <target/mutants.out/timeout.txt)
