@@ -23,6 +23,11 @@ fn a_fork_sees_its_parent_and_keeps_to_itself() {
     assert_eq!(rig.stat("main/branches/x").unwrap().mode, 0o700);
     assert_eq!(rig.stat("main").unwrap().mode, 0o755);
     assert_eq!(rig.stat("main/branches").unwrap().mode, 0o1777);
+    for (path, branch) in [("main/branches/x/files", "main/x"), ("main/files", "main")] {
+        let created = rig.memory.info(rig.memory.resolve(branch).unwrap()).unwrap().created;
+        let files = rig.stat(path).unwrap();
+        assert_eq!([files.accessed, files.modified, files.changed], [created; 3], "{path}");
+    }
 }
 
 #[test]
