@@ -373,3 +373,17 @@ fn a_mounted_branch_is_dumped_beside_its_server() {
         assert_eq!(head, mount.status(&branch.replace('/', "/branches/"))["head"], "{branch}");
     }
 }
+
+#[test]
+fn settings_that_a_branch_has_already_are_imported_without_an_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = open(folder.path(), OpenMode::Create);
+    let main = main_of(&memory);
+    let entries = || memory.lineage_lines(main, false).unwrap().len();
+    let import = |task: &str| {
+        memory.import_settings(&who(), main, &[(Setting::Task, task.to_owned())], false).unwrap();
+        entries()
+    };
+    let before = entries();
+    assert_eq!([import("one"), import("one"), import("two")], [before + 1, before + 1, before + 2]);
+}
