@@ -201,6 +201,28 @@ fn a_damaged_small_segment_is_no_reason_to_seal_nothing() {
 }
 
 #[test]
+fn two_segments_without_a_graph_become_one_and_one_alone_is_not_copied() {
+    let memory = open(&ForgetfulDisk::new(), &root(), OpenMode::Create).unwrap();
+    let main = memory.root("main").unwrap();
+    let segments = || {
+        let catalog = memory.catalog();
+        let layers = catalog.branch(main).unwrap().state.layers().iter();
+        layers.map(|layer| layer.segment.name()).collect::<Vec<_>>()
+    };
+    memory.commit(&root(), main, vec![put("a", "one")]).unwrap();
+    memory.seal().unwrap();
+    let alone = segments();
+    memory.seal_and_compact(&Compaction::WithoutGraph).unwrap();
+    assert_eq!(alone.len(), 1);
+    assert_eq!(segments(), alone);
+    memory.commit(&root(), main, vec![put("b", "two")]).unwrap();
+    memory.seal().unwrap();
+    assert_eq!(segments().len(), 2);
+    memory.seal_and_compact(&Compaction::WithoutGraph).unwrap();
+    assert_eq!(segments().len(), 1);
+}
+
+#[test]
 fn seals_that_fail_leave_no_debt_beyond_what_waits() {
     let (_, memory, main) = with_a_damaged_segment();
     let segments = memory.storage.segments.list().iter().map(|segment| segment.name()).collect();
