@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{IndexKey, IndexSegment, IndexableContent, index_contents, merge_segments};
 use crate::disk::ForgetfulDisk;
 use crate::object::{BlobStore, Time};
-use crate::segment::FOLDER;
+use crate::segment::{FOLDER, SegmentError};
 use crate::workspace::{FileName, FileOp, NewInode, NoPacks, ROOT, Tree};
 
 /// The contents of files of these texts, one Markdown file each.
@@ -68,4 +68,22 @@ fn a_segment_in_a_file_is_that_in_memory() {
     assert_eq!(dump(&file), dump(&segment));
     file.verify().unwrap();
     assert!(!file.is_broken() && file.name().is_some() && segment.name().is_none());
+}
+
+#[test]
+fn a_file_whose_sections_do_not_fit_together_is_no_segment() {
+    let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), FOLDER).unwrap();
+    // One content of one passage: its key, two row numbers, a place and the passage's key.
+    let fitting = [32, 8, 12, 16, 0];
+    let persist = |lengths: [usize; 5]| {
+        IndexSegment::from_sections(lengths.map(|length| vec![0; length])).persist(&blobs).map(|_| ())
+    };
+    persist(fitting).unwrap();
+    for section in 0..4 {
+        for more in [1, fitting[section]] {
+            let mut lengths = fitting;
+            lengths[section] += more;
+            assert!(matches!(persist(lengths), Err(SegmentError::Damaged { .. })), "{lengths:?}");
+        }
+    }
 }
