@@ -79,7 +79,7 @@ impl Memory {
             slots.push(slot.clone());
             replaced
         };
-        // Behind the lock of the list, since each slot has a lock of its own.
+        // Not while the list is locked, since each slot has a lock of its own.
         replaced.iter().for_each(|slot| slot.stop());
         slot.wake();
         worker::start(self, slot);
