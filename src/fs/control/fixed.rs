@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_page_lists_the_directory_of_a_branch() {
+    fn the_readme_lists_the_directory_of_a_branch() {
         let page = include_str!("../../../README.md");
         let (_, listing) = page.split_once("\n$ ls\n").expect("its session lists a branch");
         let (listing, _) = listing.split_once("\n$ ").expect("its session goes on");

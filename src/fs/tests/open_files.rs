@@ -89,7 +89,7 @@ fn the_attributes_of_a_signal_are_there_for_who_wants_to_make_or_to_replace_one(
 }
 
 #[test]
-fn a_conversation_is_readable_until_its_answer_is_read_to_the_end() {
+fn a_control_file_is_readable_until_its_answer_is_read_to_the_end() {
     let rig = Rig::new();
     let handle = rig.open("main/ctl", libc::O_RDWR).unwrap();
     let readable = || rig.fs.poll(handle, None).unwrap();

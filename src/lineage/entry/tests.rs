@@ -141,7 +141,7 @@ fn the_page_lists_each_operation() {
 }
 
 #[test]
-fn the_format_says_of_which_operations_the_parent_has_a_step() {
+fn the_format_lists_the_operations_that_tell_the_parent() {
     let page = include_str!("../../../docs/FORMAT.md");
     let (_, list) = page.split_once("An entry is a step of its branch, and of the parent for ").unwrap();
     let (list, _) = list.split_once('.').unwrap();

@@ -54,7 +54,7 @@ fn round_trip(command: impl Command) {
 }
 
 #[test]
-fn every_command_reads_back() {
+fn commands_on_records_and_branches_read_back() {
     let (branch, name) = (BranchId(300), Arc::<str>::from("name"));
     let content = RecordContent { vector: Some([1.0, -0.0].into()), text: Some("t".into()), metadata: "{}".into() };
     let bare = RecordContent { vector: None, text: None, metadata: "{\"a\":1}".into() };
