@@ -130,17 +130,7 @@ mod tests {
         let mut state = base.clone();
         for id in ids {
             let content = RecordContent { vector: None, text: Some("a note".into()), metadata: "{}".into() };
-            let provenance = Provenance {
-                created: Time(1),
-                modified: Time(1),
-                branch: "main".into(),
-                agent: "ann".into(),
-                session: "".into(),
-                task: "".into(),
-                uid: 1000,
-                vector_stale: false,
-            };
-            let version = Version::new((*id).into(), content, provenance);
+            let version = Version::new((*id).into(), content, Provenance::sample());
             state.put(Row::Unsealed(Arc::new(version))).unwrap();
         }
         state

@@ -155,25 +155,13 @@ impl CodeCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Time;
     use crate::record::{Provenance, RecordContent};
     use std::collections::BTreeMap;
 
     fn version(id: &str, value: u32) -> Arc<Version> {
         let vector = (!value.is_multiple_of(5)).then(|| Arc::from([1.0, value as f32]));
         let content = RecordContent { vector, text: None, metadata: "{}".into() };
-        let name: Arc<str> = "main".into();
-        let provenance = Provenance {
-            created: Time(0),
-            modified: Time(0),
-            branch: name.clone(),
-            agent: name.clone(),
-            session: name.clone(),
-            task: name,
-            uid: 0,
-            vector_stale: false,
-        };
-        Arc::new(Version::new(id.into(), content, provenance))
+        Arc::new(Version::new(id.into(), content, Provenance::sample()))
     }
 
     /// All that a scan sees: rows of the table by their codes, and what lies apart.

@@ -43,6 +43,24 @@ pub struct Provenance {
     pub vector_stale: bool,
 }
 
+#[cfg(test)]
+impl Provenance {
+    /// Returns one for tests that do not look at it.
+    pub(crate) fn sample() -> Provenance {
+        let empty: Arc<str> = "".into();
+        Provenance {
+            created: Time(1),
+            modified: Time(1),
+            branch: "main".into(),
+            agent: "ann".into(),
+            session: empty.clone(),
+            task: empty,
+            uid: 1000,
+            vector_stale: false,
+        }
+    }
+}
+
 /// The keys under which filters find when a version was written, and the record: nanoseconds since 1970.
 pub const TIME_KEYS: [&str; 2] = ["@created", "@modified"];
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::columns::{FACETS, KIND, PAYLOAD_ENDS};
 use super::*;
 use crate::disk::ForgetfulDisk;
-use crate::object::{BlobStore, Hash, SetHash, Time, Writer};
+use crate::object::{BlobStore, Hash, SetHash, Writer};
 use crate::record::{Provenance, RecordContent, Version};
 
 fn blobs() -> BlobStore {
@@ -16,18 +16,8 @@ fn blobs() -> BlobStore {
 
 /// Writes a segment of one row, and the same again as `forge` changes its sections and its number of rows.
 fn forged(blobs: &BlobStore, forge: impl Fn(&mut Vec<Vec<u8>>, &mut u64)) -> Hash {
-    let provenance = Provenance {
-        created: Time(1),
-        modified: Time(1),
-        branch: "main".into(),
-        agent: "ann".into(),
-        session: "".into(),
-        task: "".into(),
-        uid: 1000,
-        vector_stale: false,
-    };
     let content = RecordContent { vector: Some([1.0, 2.0].into()), text: Some("text".into()), metadata: "{}".into() };
-    let row = Row::Unsealed(Arc::new(Version::new("a".into(), content, provenance)));
+    let row = Row::Unsealed(Arc::new(Version::new("a".into(), content, Provenance::sample())));
     let file = Container::open(blobs, write_segment(blobs, &[row], 2).unwrap(), KIND).unwrap();
     let mut sections = (0..=FACETS).map(|section| file.read_section(section).unwrap()).collect();
     let mut rows = 1;
