@@ -460,3 +460,23 @@ fn fail_each_flush(kinds: &'static [DiskCall]) -> [usize; 2] {
     }
     unreachable!("a seal ends")
 }
+
+#[test]
+fn a_damaged_pack_is_left_out_of_the_usage_of_files() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk, &root(), OpenMode::Create).unwrap();
+    let main = memory.root("main").unwrap();
+    for (name, byte) in [("one", b'1'), ("two", b'2')] {
+        write_file(&memory, main, name, vec![byte; 200 << 10]);
+        memory.seal().unwrap();
+    }
+    let packs =
+        |memory: &Memory| memory.file_usage(&memory.catalog_now()).unwrap().iter().filter(|file| file.is_pack).count();
+    assert_eq!(packs(&memory), 2);
+    memory.close().unwrap();
+    drop(memory);
+    let (path, length, _) = find_bytes(&disk, &[b'1'; 1 << 10]);
+    disk.flip(&path, length - 40, 1).unwrap();
+    let memory = open(&disk, &root(), OpenMode::Existing).unwrap();
+    assert_eq!(packs(&memory), 1);
+}
