@@ -224,3 +224,46 @@ impl EmbedderSlot {
         self.lock().reembed.remove(&root);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Silent;
+
+    impl Embedder for Silent {
+        fn name(&self) -> &str {
+            "silent"
+        }
+
+        fn description(&self) -> &[u8] {
+            b""
+        }
+
+        fn batch_texts_max(&self) -> usize {
+            1
+        }
+
+        fn embed(&self, _: TextKind, _: &[&str], _: Duration) -> Result<Vec<Vec<f32>>, EmbedError> {
+            Err(EmbedError::TimedOut(1))
+        }
+    }
+
+    #[test]
+    fn sets_that_are_not_kept_are_dropped_from_memory() {
+        let slot = EmbedderSlot::new(None, Box::new(Silent));
+        let records = [0, 1].map(|generation| EmbedderRecord::new("silent", 2, b"", Vec::new(), generation));
+        let vector = Arc::new(DerivedVector::new(vec![1.0, 2.0]));
+        for record in &records {
+            slot.insert(record, vec![(Hash([1; 32]), vector.clone())]);
+        }
+        assert_eq!(slot.sets().len(), 2);
+        let kept = records[1].derived_set();
+        slot.drop_sets_unless(|set| *set == kept);
+        assert_eq!(slot.sets().iter().map(|set| set.embedder).collect::<Vec<_>>(), [kept]);
+        assert_eq!(
+            (slot.derived_vectors(&records[0]).recent.len(), slot.derived_vectors(&records[1]).recent.len()),
+            (0, 1)
+        );
+    }
+}
