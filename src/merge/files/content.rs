@@ -96,25 +96,19 @@ pub enum Loser {
     },
 }
 
-/// Says why a file was merged as `whole` and not by its kind.
+/// Says why a file was merged as `whole` and not by its kind: each kind has its own reasons, in words that plans show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallback {
-    /// It holds NUL bytes or is not UTF-8.
-    Binary,
+pub struct Fallback(pub(super) &'static str);
+
+impl Fallback {
     /// Its sides differ in so much that comparing them line by line would take too long, it is longer than
     /// [`CONTENT_BYTES_MAX`] or has too many lines, or the merge had [`MERGED_BYTES_MAX`] to merge before it.
-    TooLarge,
-    /// It is neither a JSON array of objects nor a JSON object, or the sides are not of one shape.
-    NoManifest,
+    pub(super) const TOO_LARGE: Fallback = Fallback("it is too large to compare line by line");
 }
 
 impl fmt::Display for Fallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Fallback::Binary => "merged as a whole: it is binary",
-            Fallback::TooLarge => "merged as a whole: it is too large to compare line by line",
-            Fallback::NoManifest => "merged as a whole: not all sides are JSON arrays of objects, or all JSON objects",
-        })
+        write!(f, "merged as a whole: {}", self.0)
     }
 }
 
@@ -204,7 +198,7 @@ pub fn merge_contents(kind: &FileMergeKind, contents: &Contents<'_>, strategy: S
     }
     let by_kind = match kind.spec().method {
         MergeMethod::Never | MergeMethod::Whole => return whole(contents, strategy),
-        MergeMethod::ByContent(_) if is_too_long(contents) => Err(Fallback::TooLarge),
+        MergeMethod::ByContent(_) if is_too_long(contents) => Err(Fallback::TOO_LARGE),
         MergeMethod::ByContent(merge) => merge(contents, kind.key(), strategy),
     };
     by_kind.unwrap_or_else(|fallback| MergedContent { fallback: Some(fallback), ..whole(contents, strategy) })

@@ -1,13 +1,10 @@
 //! Merging files by kind: rules say which kind a path has, and each kind merges contents its own
-//! way: `kind.rs` has their table. Bytes in, bytes out: nothing here reads a disk, and nothing fails on what a file holds.
+//! way: `kind/mod.rs` has their table. Bytes in, bytes out: nothing here reads a disk, and nothing fails on what a file holds.
 
 mod apply;
 mod conflict_policy;
 mod content;
-mod json;
-mod keyed_items;
 mod kind;
-mod manifest;
 mod new_owner;
 mod node_change;
 mod node_map;
@@ -16,8 +13,6 @@ mod plan;
 mod resolver;
 mod rule;
 mod rules;
-mod text;
-mod union;
 mod unit;
 mod unit_diff;
 mod unit_merge;

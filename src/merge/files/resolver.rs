@@ -230,7 +230,7 @@ impl<'a> Resolver<'a> {
         if !are_files || !reads_content || !is_short || bytes > self.bytes_left {
             let contents =
                 Contents { base: None, child: child.content_version(&[]), parent: parent.content_version(&[]) };
-            let fallback = (are_files && reads_content).then_some(Fallback::TooLarge);
+            let fallback = (are_files && reads_content).then_some(Fallback::TOO_LARGE);
             return Ok(MergedContent { fallback, ..whole(&contents, strategy) });
         }
         // Also where the merger has the result already: what is merged must not depend on what was kept.
@@ -310,7 +310,7 @@ mod tests {
             }
             resolver.fallbacks
         };
-        let too_large = |path: &str| vec![(path.as_bytes().to_vec(), Fallback::TooLarge)];
+        let too_large = |path: &str| vec![(path.as_bytes().to_vec(), Fallback::TOO_LARGE)];
         // Of `a` 6, 8 and 10 bytes, of `b` 6 together, which may still fit where `a` did not.
         assert_eq!([30, 29, 23].map(fallbacks), [vec![], too_large("b"), too_large("a")]);
     }

@@ -1,7 +1,9 @@
 //! What holds for contents of all kinds, tried on random ones.
 
 use super::kind::KINDS;
-use super::{ContentChoice, ContentVersion, Contents, FileMergeKind, MergedContent, Side, Strategy, merge_contents};
+use super::{
+    ContentChoice, ContentVersion, Contents, FileMergeKind, MergedContent, Rules, Side, Strategy, merge_contents,
+};
 use crate::object::Time;
 
 /// Contents on three sides, the parent's written later.
@@ -164,7 +166,7 @@ fn merges_without_conflict_are_the_same_from_either_side() {
 #[test]
 fn a_union_holds_what_both_added_and_merging_it_again_changes_nothing() {
     let mut chance = Chance(4);
-    let kind = FileMergeKind::new(&super::union::UNION, "id");
+    let kind = Rules::parse("* union id").expect("rules").rule_for(b"a").kind.clone();
     for _ in 0..5_000 {
         let [base, child, parent] = history(&mut chance).map(|lines| joined(&lines));
         let three = contents(Some(&base), &child, &parent);

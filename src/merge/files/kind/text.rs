@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use diffy::{ConflictStyle, MergeOptions};
 
-use super::content::decided_conflict;
-use super::kind::{KindSpec, MergeMethod};
-use super::{Contents, Fallback, MergedContent, Side, Strategy};
+use super::{KindSpec, MergeMethod};
+use crate::merge::files::content::decided_conflict;
+use crate::merge::files::{Contents, Fallback, MergedContent, Side, Strategy};
 
 /// Three-way by lines; overlapping changes are a conflict.
 pub(super) const TEXT: KindSpec = KindSpec {
@@ -15,6 +15,9 @@ pub(super) const TEXT: KindSpec = KindSpec {
     strategy: None,
     method: MergeMethod::ByContent(|contents, _, strategy| merge(contents, strategy)),
 };
+
+/// A side holds NUL bytes or is not UTF-8.
+const BINARY: Fallback = Fallback("it is binary");
 
 /// Most steps that finding the differences of two files may take: about half a second.
 ///
@@ -36,10 +39,10 @@ const UNENDED_LINE: u8 = b'\\';
 fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<MergedContent, Fallback> {
     let (base, child, parent) = (contents.base.unwrap_or_default(), contents.child.bytes, contents.parent.bytes);
     if ![base, child, parent].into_iter().all(is_text) {
-        return Err(Fallback::Binary);
+        return Err(BINARY);
     }
     if diff_steps_bound(base, child).max(diff_steps_bound(base, parent)) > STEPS_MAX {
-        return Err(Fallback::TooLarge);
+        return Err(Fallback::TOO_LARGE);
     }
     let [base, child, parent] = [base, child, parent].map(add_line_markers);
     let result = MergeOptions::new().set_conflict_style(ConflictStyle::Merge).merge_bytes(&base, &child, &parent);
@@ -160,9 +163,9 @@ fn longest_increasing_length(numbers: impl Iterator<Item = usize>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ContentChoice, FileMergeKind, Loser, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
+    use crate::merge::files::{ContentChoice, FileMergeKind, Loser, merge_contents};
 
     /// Merges texts; the parent wrote later.
     fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, MergedContent) {
@@ -252,12 +255,12 @@ mod tests {
         for bytes in [&b"a\0b"[..], b"a\xff\n"] {
             let contents = contents(Some(b"a\n"), bytes, b"b\n");
             let merged = merge_contents(&FileMergeKind::text(), &contents, Strategy::ChildWins);
-            assert_eq!((merged.choice, merged.fallback), (ContentChoice::Child, Some(Fallback::Binary)));
+            assert_eq!((merged.choice, merged.fallback), (ContentChoice::Child, Some(BINARY)));
         }
         let numbered = |word: &str| (0..5_000).map(|n| format!("{word} {n}\n")).collect::<String>();
         let (base, child, parent) = (numbered("b"), numbered("c"), numbered("p"));
         let (text, resolved_item) = merged(Some(&base), &child, &parent, Strategy::ChildWins);
-        assert_eq!((text, resolved_item.fallback), (child, Some(Fallback::TooLarge)));
+        assert_eq!((text, resolved_item.fallback), (child, Some(Fallback::TOO_LARGE)));
         // The limit is on what differs, not on length.
         let (child, parent) = (base.replace("b 0\n", "c\n"), base.replace("b 4900\n", "p\n"));
         let (text, resolved_item) = merged(Some(&base), &child, &parent, Strategy::Manual);

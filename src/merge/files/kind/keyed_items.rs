@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
-use super::content::other_side;
-use super::{Contents, Loser, MergedContent, Side, Strategy};
+use crate::merge::files::content::other_side;
+use crate::merge::files::{Contents, Loser, MergedContent, Side, Strategy};
 
 /// Items in the order in which their names first came.
 pub(super) struct KeyedItems<N, V> {

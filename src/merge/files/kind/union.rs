@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::json;
 use super::keyed_items::{ItemResolver, KeyedItems, ThreeWayItems};
-use super::kind::{KindSpec, MergeMethod};
-use super::{Contents, MergedContent, Side, Strategy};
+use super::{KindSpec, MergeMethod};
+use crate::merge::files::{Contents, MergedContent, Side, Strategy};
 
 /// JSON Lines: both sides' lines, one for each value of the key.
 pub(super) const UNION: KindSpec = KindSpec {
@@ -84,9 +84,9 @@ fn line_value<'a>(line: &'a [u8], key: &str) -> Option<Cow<'a, str>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ContentChoice, FileMergeKind, Loser, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
+    use crate::merge::files::{ContentChoice, FileMergeKind, Loser, merge_contents};
 
     /// Merges JSON Lines by the key `id`; the parent wrote later.
     fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, MergedContent) {

@@ -7,18 +7,19 @@ use serde_json::value::RawValue;
 
 use super::json::{self, Layout, Members};
 use super::keyed_items::{ItemResolver, KeyedItems, ThreeWayItems};
-use super::kind::{KindSpec, MergeMethod};
-use super::{Contents, Fallback, MergedContent, Side, Strategy};
+use super::{KindSpec, MergeMethod};
+use crate::merge::files::{Contents, Fallback, MergedContent, Side, Strategy};
 
 /// A JSON array or object of entries, one for each value of the key.
 pub(super) const MANIFEST: KindSpec = KindSpec {
     name: "manifest",
     takes_key: true,
     strategy: None,
-    method: MergeMethod::ByContent(|contents, key, strategy| {
-        merge(contents, key, strategy).ok_or(Fallback::NoManifest)
-    }),
+    method: MergeMethod::ByContent(|contents, key, strategy| merge(contents, key, strategy).ok_or(NO_MANIFEST)),
 };
+
+/// A side is neither a JSON array of objects nor a JSON object, or the sides are not of one shape.
+const NO_MANIFEST: Fallback = Fallback("not all sides are JSON arrays of objects, or all JSON objects");
 
 /// What tells apart what models made of one artifact.
 const MODEL_VERSION: &str = "model_version";
@@ -175,9 +176,9 @@ fn mark_entry(raw: &str) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::super::{ContentChoice, FileMergeKind, Loser, merge_contents};
     use super::*;
     use crate::merge::files::tests::contents;
+    use crate::merge::files::{ContentChoice, FileMergeKind, Loser, merge_contents};
 
     /// Merges manifests by the key `id`; the parent wrote later.
     fn merged(base: Option<&str>, child: &str, parent: &str, strategy: Strategy) -> (String, MergedContent) {
@@ -277,7 +278,7 @@ mod tests {
             (None, "{\"x\":{\"id\":1}}", "{\"x\":{\"id\":2}}"),
         ] {
             let (text, merged) = merged(base, child, parent, Strategy::ChildWins);
-            assert_eq!((text.as_str(), merged.fallback), (child, Some(Fallback::NoManifest)), "{child}");
+            assert_eq!((text.as_str(), merged.fallback), (child, Some(NO_MANIFEST)), "{child}");
             assert_eq!((merged.decision, merged.losers), (Some(Side::Child), vec![Loser::File(Side::Parent)]));
         }
         let (text, merged) = merged(Some(" \n"), "[{\"id\":2}]", array, Strategy::Manual);

@@ -1,11 +1,18 @@
 //! How the contents of a file merge that both sides changed: the table of kinds.
 //!
-//! A kind that looks inside is one file with its [`KindSpec`] and a line of [`KINDS`]; rules, hints and plans know it by these.
+//! A kind that looks inside is one file here, with its [`KindSpec`] and what it can't merge, and its line of [`KINDS`]; rules,
+//! hints and plans know it by these.
+
+mod json;
+mod keyed_items;
+mod manifest;
+mod text;
+mod union;
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::{Contents, Fallback, MergedContent, Strategy, manifest, text, union};
+use super::{Contents, Fallback, MergedContent, Strategy};
 
 /// All kinds, in the order in which the hint for a bad rule lists them.
 pub(super) const KINDS: [&KindSpec; 7] =
@@ -133,7 +140,7 @@ mod tests {
 
     #[test]
     fn each_kind_is_named_by_rules_the_hint_and_the_page() {
-        let page = include_str!("../../../docs/SEMANTICS.md");
+        let page = include_str!("../../../../docs/SEMANTICS.md");
         for spec in KINDS {
             let key = if spec.takes_key { " id" } else { "" };
             let rules = Rules::parse(&format!("* {}{key}", spec.name)).expect("a rule of that kind");
