@@ -208,11 +208,10 @@ impl FsNode {
 
     /// Tells whether a write to it may take long, so that no two handles should share a number.
     pub fn needs_own_inode(&self) -> bool {
-        matches!(
-            self,
-            FsNode::Control(_, ControlFile::Query | ControlFile::Ctl | ControlFile::Ingest)
-                | FsNode::Shared(_, SharedNode::Append)
-        )
+        match self {
+            FsNode::Control(_, file) => file.has_slow_writes(),
+            _ => matches!(self, FsNode::Shared(_, SharedNode::Append)),
+        }
     }
 
     /// Tells whether stat(2) shows the length 0, as in /proc, whatever can be read.

@@ -73,13 +73,12 @@ pub use transaction::leases::Lease;
 pub use transaction::shared_events::EventRange;
 pub use transaction::shared_log::AppendReceipt;
 pub use verify::{VerifyOptions, verify, verify_on};
-pub use views::document::Document;
+pub use views::documents::{Document, LiveStatus};
 pub use views::export::Export;
 pub use views::lookup::{BranchInfo, ShowTarget, ShownObject, Viewer};
 pub use views::shared_log::{SharedLog, SharedLogPosition};
 pub use views::shared_state::{OwnSignals, ProposedState, StoredSettings};
 pub use views::snapshot::{Record, RecordStat, Snapshot};
-pub use views::status::LiveStatus;
 
 pub use crate::branch::{check_name, check_record_id};
 pub use crate::disk::install_sigbus_handler;
@@ -194,7 +193,7 @@ pub struct Memory {
     catalog: RwLock<Catalog>,
     history: History,
     storage: storage::Storage,
-    documents: Mutex<views::document::DocumentCache>,
+    documents: Mutex<views::documents::DocumentCache>,
     file_views: views::file_search::FileViews,
     admission: admission::Admission,
     merging: merging::MergeState,

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fs::control::ControlDirectory;
-use crate::fs::ctl::{check_no_uncommitted, set_ctl_answer};
+use super::fixed::{ControlDirectory, check_no_uncommitted, set_ctl_answer};
 use crate::fs::errno::Failure;
 use crate::fs::handle::HandleTable;
 use crate::fs::mount_context::{Caller, MountContext};

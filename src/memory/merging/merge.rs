@@ -15,7 +15,7 @@ use super::merge_result::MergeResult;
 use super::unit_use::UnitRetry;
 use crate::lineage::{EntryOp, SignedEntry};
 use crate::memory::admission::disk_room::disk_cost_bytes;
-use crate::memory::catalog::BranchId;
+use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::log_record::LogRecord;
 use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::{Actor, BranchEvent, Error, Kind, Memory, MergeError};
@@ -276,6 +276,11 @@ impl Memory {
             undo: None,
             reverted: Vec::new(),
         })
+    }
+
+    /// Returns what merges are worked out from: a catalog, stored contents, and the clock's present time.
+    pub(in crate::memory) fn merge_context<'a>(&'a self, catalog: &'a Catalog) -> MergeContext<'a> {
+        MergeContext { catalog, packs: &self.storage.trees, time: self.now() }
     }
 
     /// Returns the plan of a merge of this moment, made here if it is small. A larger one is made in the background,

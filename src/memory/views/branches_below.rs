@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::status::LeaseStatus;
+use super::documents::LeaseStatus;
 use crate::branch::{BranchVersion, differences};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, Catalog};

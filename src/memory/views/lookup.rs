@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::status;
+use super::documents::padded_bytes;
 use crate::branch::BranchVersion;
 use crate::file_index::Credentials;
 use crate::lineage::{Decision, SignedEntry};
@@ -56,7 +56,7 @@ pub struct ShownObject {
 impl BranchInfo {
     /// Returns the length of the branch's `status` in bytes, which is padded.
     pub fn status_bytes(&self) -> u64 {
-        status::padded_bytes(&self.path) as u64
+        padded_bytes(&self.path) as u64
     }
 }
 

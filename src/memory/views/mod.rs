@@ -3,14 +3,12 @@
 pub mod ask;
 pub mod branches_below;
 pub mod compare;
-pub mod document;
+pub mod documents;
 pub mod export;
 pub mod file_search;
 pub mod lookup;
 mod proposal;
-pub mod readme;
 pub mod shared_log;
 pub mod shared_state;
 mod signals;
 pub mod snapshot;
-pub mod status;

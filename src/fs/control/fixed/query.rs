@@ -1,12 +1,12 @@
 //! `query`: one query a line, answered as the line is written.
 
-use super::batch;
-use super::errno::Failure;
-use super::last_answers::AnsweringFile;
-use super::line_session::{LineProtocol, RequestOutcome};
-use super::mount_context::OpenContext;
-use super::refusal::AccessRefusal;
-use super::rights::SEARCH;
+use crate::fs::batch;
+use crate::fs::errno::Failure;
+use crate::fs::last_answers::AnsweringFile;
+use crate::fs::line_session::{LineProtocol, RequestOutcome};
+use crate::fs::mount_context::OpenContext;
+use crate::fs::refusal::AccessRefusal;
+use crate::fs::rights::SEARCH;
 use crate::memory::{Credentials, Error, Query};
 
 /// Answers the lines of `query`, each a query.

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::answer_offset::AnswerOffset;
-use super::counted_buffer::CountedBuffer;
-use super::errno::{Errno, Failure};
-use super::handle::{File, slice_at};
-use super::last_answers::AnsweringFile;
-use super::mount_context::OpenContext;
-use super::refusal::{InputRefusal, Refusal};
+use crate::fs::answer_offset::AnswerOffset;
+use crate::fs::counted_buffer::CountedBuffer;
+use crate::fs::errno::{Errno, Failure};
+use crate::fs::handle::{File, slice_at};
+use crate::fs::last_answers::AnsweringFile;
+use crate::fs::mount_context::OpenContext;
+use crate::fs::refusal::{InputRefusal, Refusal};
 use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, RecordEdit, RecordError, RecordPatch};
 use crate::sync::{Mutex, Rank};
 

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::errno::Failure;
-use super::handle::File;
-use super::mount_context::OpenContext;
-use super::rights::SEARCH;
+use crate::fs::errno::Failure;
+use crate::fs::handle::File;
+use crate::fs::mount_context::OpenContext;
+use crate::fs::rights::SEARCH;
 use crate::memory::{HistoryFile, View};
 
 impl OpenContext {

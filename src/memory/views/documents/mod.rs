@@ -1,20 +1,23 @@
 //! Generated documents of a view, and the cache that makes their lengths cheap.
+//!
+//! A document is one file here, with its [`DocumentSpec`], and a variant of [`Document`]. `fs` lists and opens all of them by
+//! [`Document::ALL`].
+
+mod conflicts;
+mod diff;
+mod readme;
+mod status;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::json;
+pub use status::LiveStatus;
+pub(super) use status::{LeaseStatus, padded_bytes};
 
-use super::{readme, status};
-use crate::branch::{BranchVersion, differences};
-use crate::lineage::Decision;
 use crate::memory::catalog::shared_log::SharedLogCursor;
 use crate::memory::catalog::{BranchId, Catalog, ResolvedView, View};
-use crate::memory::command::merge_kind::MergeKind;
-use crate::memory::merging::merge_plan::MergeContext;
 use crate::memory::{Error, Memory};
 use crate::object::Time;
-use crate::workspace::ChangeKind;
 
 /// A document that is generated, and kept until what it shows changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -30,16 +33,50 @@ pub enum Document {
 }
 
 impl Document {
+    /// All documents, in the order of a listing.
+    pub const ALL: [Document; 4] = [Document::Readme, Document::Status, Document::Diff, Document::Conflicts];
+
     /// Returns the name of its file in the directory of a branch.
     pub fn file_name(self) -> &'static str {
+        self.spec().file_name
+    }
+
+    /// Tells whether stat(2) shows its length; if not, it shows 0, as in /proc.
+    pub fn has_length(self) -> bool {
+        self.spec().has_length
+    }
+
+    /// Tells whether it shows what the parent has, so that its reader must be able to read the parent.
+    pub fn shows_parent(self) -> bool {
+        self.spec().shows_parent
+    }
+
+    fn spec(self) -> &'static DocumentSpec {
         match self {
-            Document::Readme => "README.md",
-            Document::Status => "status",
-            Document::Diff => "diff",
-            Document::Conflicts => "conflicts",
+            Document::Readme => &readme::README,
+            Document::Status => &status::STATUS,
+            Document::Diff => &diff::DIFF,
+            Document::Conflicts => &conflicts::CONFLICTS,
         }
     }
 }
+
+/// What tells a document from others.
+struct DocumentSpec {
+    /// Its name in the directory of a branch, reserved in `branch/names.rs`.
+    file_name: &'static str,
+    /// Whether stat(2) shows its length, which takes rendering it.
+    has_length: bool,
+    /// Whether it shows what the parent has.
+    shows_parent: bool,
+    /// Returns a number that is another one when what it shows changes without an entry of the branch, its parent or their root
+    /// branch and without an edit of files, a new path, cursor or lease.
+    change_count: fn(&Memory, &Catalog, &ResolvedView<'_>) -> u64,
+    /// Returns its bytes.
+    render: Render,
+}
+
+type Render = fn(&Memory, &Catalog, &View, &ResolvedView<'_>) -> Result<Vec<u8>, Error>;
 
 /// Documents that were rendered; one whose version is not that of the present is rendered again.
 #[derive(Default)]
@@ -113,7 +150,7 @@ impl Memory {
         if let Some(bytes) = self.documents.lock().get(&key, &version) {
             return Ok(bytes);
         }
-        let bytes: Arc<[u8]> = self.render(&catalog, view, &seen, document)?.into();
+        let bytes: Arc<[u8]> = (document.spec().render)(self, &catalog, view, &seen)?.into();
         let gone = self.documents.lock().put(key, (version, bytes.clone()));
         drop(gone);
         Ok(bytes)
@@ -123,27 +160,6 @@ impl Memory {
         let parent = resolved.branch.parent.and_then(|id| catalog.branches.get(&id));
         let (parent, parent_edits) = parent.map_or((0, 0), |parent| (parent.last_entry_seq, parent.file_op_count));
         let root = catalog.branches.get(&resolved.branch.root).map_or(0, |root| root.last_entry_seq);
-        // The status shows the store's tip as well.
-        let everything = match document {
-            Document::Status => {
-                self.last_seq()
-                    + self.maintenance.indexer.change_count()
-                    + self.maintenance.embedding.change_count()
-                    + self.maintenance.scrubber.change_count()
-                    + self.storage.file_index.segment_set().version
-                    // A query that finds all contents indexed makes no other set of segments, and is a look all the same.
-                    + self.file_views.change_count()
-                    + self.admission.room.reserve.change_count()
-                    + self.maintenance.retained.change_count()
-            }
-            Document::Readme => {
-                // Side by side: in a sum a log that was archived and one step of the embedder would cancel out.
-                self.maintenance.embedding.change_count() << 1
-                    | u64::from(readme::has_long_log(catalog, resolved.branch))
-            }
-            // They follow from what the other counters tell.
-            Document::Diff | Document::Conflicts => 0,
-        };
         DocumentVersion {
             counters: [
                 resolved.branch.last_entry_seq,
@@ -151,94 +167,13 @@ impl Memory {
                 parent,
                 parent_edits,
                 root,
-                everything,
+                (document.spec().change_count)(self, catalog, resolved),
             ],
             path: resolved.branch.path.clone(),
             cursor: resolved.branch.cursor,
             lease_since: self.lease_since(resolved.branch.id),
         }
     }
-
-    fn render(
-        &self,
-        catalog: &Catalog,
-        view: &View,
-        resolved: &ResolvedView<'_>,
-        document: Document,
-    ) -> Result<Vec<u8>, Error> {
-        match document {
-            Document::Readme => readme::render(self, catalog, view, resolved).map(String::into_bytes),
-            Document::Status => status::render(self, catalog, view, resolved),
-            Document::Diff => diff(resolved),
-            Document::Conflicts => self.conflicts(catalog, resolved),
-        }
-    }
-}
-
-/// Renders `diff`: records in order of ids, then files.
-fn diff(resolved: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
-    let mut out = Vec::new();
-    for change in differences(&resolved.base, &resolved.state)? {
-        let what = match (&change.old, &change.new) {
-            (None, _) => "added",
-            (Some(_), Some(_)) => "modified",
-            (Some(_), None) => "deleted",
-        };
-        let id = serde_json::to_string(&*change.id).unwrap_or_default();
-        out.extend_from_slice(format!("{{\"kind\":\"record\",\"id\":{id},\"change\":\"{what}\"}}\n").as_bytes());
-    }
-    for change in resolved.base.files().changes(resolved.state.files()) {
-        let path = format!("files/{}", String::from_utf8_lossy(&change.path));
-        let (path, what) = (serde_json::to_string(&path).unwrap_or_default(), change_name(change.kind));
-        out.extend_from_slice(format!("{{\"kind\":\"file\",\"path\":{path},\"change\":\"{what}\"}}\n").as_bytes());
-    }
-    Ok(out)
-}
-
-fn change_name(kind: ChangeKind) -> &'static str {
-    match kind {
-        ChangeKind::Added => "added",
-        ChangeKind::Modified => "modified",
-        ChangeKind::Deleted => "deleted",
-    }
-}
-
-impl Memory {
-    /// Returns what merges are worked out from: a catalog, stored contents, and the clock's present time.
-    pub(in crate::memory) fn merge_context<'a>(&'a self, catalog: &'a Catalog) -> MergeContext<'a> {
-        MergeContext { catalog, packs: &self.storage.trees, time: self.now() }
-    }
-
-    /// What both sides changed since the base, records with the texts of all three versions.
-    fn conflicts(&self, catalog: &Catalog, resolved: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
-        let mut out = Vec::new();
-        if resolved.branch.parent.is_none() || resolved.last_seq.is_some() {
-            return Ok(out);
-        }
-        let parent = catalog.parent(resolved.branch)?;
-        let planned = self.plan_whole(catalog, (resolved.branch.id, MergeKind::Merge), resolved.branch.uid)?;
-        for item in planned.both_changed {
-            let mut line = item.to_json();
-            if !item.is_file() {
-                add_texts(&mut line, &item, resolved, &parent.state)?;
-            }
-            out.extend_from_slice(format!("{line}\n").as_bytes());
-        }
-        Ok(out)
-    }
-}
-
-fn add_texts(
-    line: &mut serde_json::Value,
-    item: &Decision,
-    resolved: &ResolvedView<'_>,
-    parent: &BranchVersion,
-) -> Result<(), Error> {
-    for (side, state) in [("base", &*resolved.base), ("child", &*resolved.state), ("parent", parent)] {
-        let text = state.find(&item.id)?.map(|row| row.version()).transpose()?;
-        line[format!("{side}_text")] = json!(text.and_then(|version| version.content.text.clone()).as_deref());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

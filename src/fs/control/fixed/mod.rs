@@ -1,21 +1,30 @@
 //! The fixed names of a branch's directory, and how each control file shows its length and opens.
 //!
-//! A new control file is a variant of [`ControlFile`] or of [`Document`], a row of [`FIXED`], an arm of
-//! [`ControlFile::has_length`] and, unless it is a document, one of [`ControlFile::open`].
+//! A control file is a [`Document`], and all that this page has to know of it follows from that, or a variant of [`ControlFile`]
+//! with a row of [`FIXED`] and an arm of [`ControlFile::has_length`], [`ControlFile::has_slow_writes`] and [`ControlFile::open`].
+
+mod ctl;
+mod history;
+mod ingest;
+mod lease;
+mod query;
 
 use std::sync::Arc;
 
-use crate::fs::ctl::Ctl;
+pub(super) use ctl::{check_no_uncommitted, set_ctl_answer};
+
+use self::ctl::Ctl;
+use self::history::{EventsFile, LineageFile};
+use self::ingest::Ingest;
+use self::lease::LeaseFile;
+use self::query::QueryFile;
+
 use crate::fs::errno::Failure;
 use crate::fs::handle::{File, HandleTable};
-use crate::fs::history_files::{EventsFile, LineageFile};
-use crate::fs::ingest::Ingest;
-use crate::fs::lease_file::LeaseFile;
 use crate::fs::line_session::LineSession;
 use crate::fs::mount_context::{MountContext, OpenContext, check_changeable};
 use crate::fs::node::FsNode;
 use crate::fs::open_flags::OpenFlags;
-use crate::fs::query::QueryFile;
 use crate::fs::refusal::LayoutRefusal;
 use crate::fs::rights::{READ, SEARCH};
 use crate::fs::static_file::StaticFile;
@@ -67,6 +76,7 @@ pub(in crate::fs) enum ControlFile {
     History(HistoryFile),
 }
 
+#[derive(Clone, Copy)]
 struct FixedName {
     name: &'static str,
     entry: FixedEntry,
@@ -88,9 +98,8 @@ const fn file(name: &'static str, file: ControlFile, mode: u32) -> FixedName {
     FixedName { name, entry: FixedEntry::File(file), mode }
 }
 
-/// The directory of a branch, in the order of its listing.
-const FIXED: [FixedName; 21] = [
-    file("README.md", ControlFile::Document(Document::Readme), 0o444),
+/// What the directory of a branch has beside documents, in the order of its listing.
+const FIXED: [FixedName; 17] = [
     directory("vectors", ControlDirectory::Vectors, 0o755),
     // Everybody who reaches a branch may fork it, and only the owner of a child may take it away again.
     directory("branches", ControlDirectory::Branches, 0o1777),
@@ -108,10 +117,7 @@ const FIXED: [FixedName; 21] = [
     file("ingest", ControlFile::Ingest, 0o644),
     file("ctl", ControlFile::Ctl, 0o666),
     directory("config", ControlDirectory::Config, 0o755),
-    file("status", ControlFile::Document(Document::Status), 0o444),
     file("lineage", ControlFile::History(HistoryFile::Lineage), 0o444),
-    file("diff", ControlFile::Document(Document::Diff), 0o444),
-    file("conflicts", ControlFile::Document(Document::Conflicts), 0o444),
     file("events.jsonl", ControlFile::History(HistoryFile::Events), 0o444),
     file("errors", ControlFile::Errors, 0o444),
 ];
@@ -119,13 +125,21 @@ const FIXED: [FixedName; 21] = [
 /// What a proposal has beside these.
 const PLAN: FixedName = file("plan", ControlFile::Plan, 0o444);
 
-/// Returns the names of a view's directory, in the order of its listing.
-fn directory_names(view: &View) -> impl Iterator<Item = &'static FixedName> {
-    FIXED.iter().chain(matches!(view, View::Proposal(..)).then_some(&PLAN))
+fn document(document: Document) -> FixedName {
+    file(document.file_name(), ControlFile::Document(document), 0o444)
 }
 
-fn fixed_name(entry: FixedEntry) -> &'static FixedName {
-    FIXED.iter().find(|fixed| fixed.entry == entry).unwrap_or(&PLAN)
+/// Returns the names of a view's directory, in the order of its listing.
+fn directory_names(view: &View) -> impl Iterator<Item = FixedName> {
+    let documents = Document::ALL.into_iter().map(document);
+    documents.chain(FIXED).chain(matches!(view, View::Proposal(..)).then_some(PLAN))
+}
+
+fn fixed_name(entry: FixedEntry) -> FixedName {
+    match entry {
+        FixedEntry::File(ControlFile::Document(of)) => document(of),
+        _ => FIXED.into_iter().find(|fixed| fixed.entry == entry).unwrap_or(PLAN),
+    }
 }
 
 impl FixedName {
@@ -179,11 +193,24 @@ impl ControlFile {
     /// work.
     pub fn has_length(self) -> bool {
         match self {
-            ControlFile::Document(Document::Status | Document::Readme) | ControlFile::History(_) => true,
-            ControlFile::Document(Document::Diff | Document::Conflicts)
-            | ControlFile::Query
+            ControlFile::Document(document) => document.has_length(),
+            ControlFile::History(_) => true,
+            ControlFile::Query
             | ControlFile::Ingest
             | ControlFile::Ctl
+            | ControlFile::Errors
+            | ControlFile::BranchList
+            | ControlFile::Lease
+            | ControlFile::Plan => false,
+        }
+    }
+
+    /// Tells whether a write may take long, so that no two handles should share an inode.
+    pub fn has_slow_writes(self) -> bool {
+        match self {
+            ControlFile::Query | ControlFile::Ctl | ControlFile::Ingest => true,
+            ControlFile::Document(_)
+            | ControlFile::History(_)
             | ControlFile::Errors
             | ControlFile::BranchList
             | ControlFile::Lease
@@ -264,8 +291,7 @@ fn status(context: &OpenContext) -> Result<Vec<u8>, Failure> {
 }
 
 fn document_bytes(context: &OpenContext, document: Document) -> Result<Vec<u8>, Failure> {
-    if document == Document::Conflicts {
-        // `conflicts` shows the parent's versions, so the caller must be able to read the parent.
+    if document.shows_parent() {
         context.check_parent(READ | SEARCH)?;
     }
     Ok(context.memory().document(&context.view, document)?.to_vec())
@@ -294,21 +320,24 @@ mod tests {
     use crate::fs::files::Area;
     use crate::memory::{BranchId, check_name};
 
+    fn branch_names() -> BTreeSet<&'static str> {
+        let fixed = directory_names(&View::Branch(BranchId(1))).map(|fixed| fixed.name);
+        fixed.chain(Area::ALL.map(Area::name)).collect()
+    }
+
     #[test]
     fn no_branch_can_have_the_name_of_a_node() {
-        for name in FIXED.iter().map(|fixed| fixed.name).chain(Area::ALL.map(Area::name)) {
+        for name in branch_names() {
             assert!(check_name(name).is_err(), "{name} belongs into RESERVED of branch/names.rs");
         }
     }
 
     #[test]
     fn the_readme_lists_the_directory_of_a_branch() {
-        let page = include_str!("../../../README.md");
+        let page = include_str!("../../../../README.md");
         let (_, listing) = page.split_once("\n$ ls\n").expect("its session lists a branch");
         let (listing, _) = listing.split_once("\n$ ").expect("its session goes on");
-        let listed: BTreeSet<&str> = listing.split_whitespace().collect();
-        let names = FIXED.iter().map(|fixed| fixed.name).chain(Area::ALL.map(Area::name));
-        assert_eq!(listed, names.collect::<BTreeSet<&str>>());
+        assert_eq!(listing.split_whitespace().collect::<BTreeSet<&str>>(), branch_names());
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! `ctl`: one verb a line, done as the line is written.
 
-use super::counted_buffer::CountedBuffer;
-use super::errno::Failure;
-use super::handle::HandleTable;
-use super::last_answers::AnsweringFile;
-use super::line_session::{LineProtocol, RequestOutcome};
-use super::mount_context::{Caller, MountContext, OpenContext};
-use super::refusal::{InputRefusal, LayoutRefusal};
-use super::rights::{READ, SEARCH, WRITE};
+use crate::fs::counted_buffer::CountedBuffer;
+use crate::fs::errno::Failure;
+use crate::fs::handle::HandleTable;
+use crate::fs::last_answers::AnsweringFile;
+use crate::fs::line_session::{LineProtocol, RequestOutcome};
+use crate::fs::mount_context::{Caller, MountContext, OpenContext};
+use crate::fs::refusal::{InputRefusal, LayoutRefusal};
+use crate::fs::rights::{READ, SEARCH, WRITE};
 use crate::memory::{BranchError, BranchId, BranchInfo, Credentials, View, Viewer};
 use crate::sync::Mutex;
 use crate::verb::{self, BranchRight, ParentRight, Rights, Verb, VerbContext};
@@ -89,7 +89,7 @@ impl Ctl {
 }
 
 /// Has the `ctl` of a branch show its caller a line that was asked for elsewhere.
-pub(super) fn set_ctl_answer(mount: &MountContext, branch: BranchId, caller: Caller, line: String) {
+pub(in crate::fs::control) fn set_ctl_answer(mount: &MountContext, branch: BranchId, caller: Caller, line: String) {
     // What was done is done, whether or not there is room for its answer.
     if let Ok(answer) = CountedBuffer::from_bytes(mount.memory.budget(), caller.uid, line.into_bytes()) {
         mount.answers.insert(&View::Branch(branch), AnsweringFile::Ctl, caller.uid, &Arc::new(Mutex::new(answer)));
@@ -126,7 +126,7 @@ fn check_root_branch(context: &OpenContext, verb: &Verb) -> Result<(), Failure> 
 }
 
 /// Returns EBUSY while a handle holds written bytes of the branch that no commit took.
-pub(super) fn check_no_uncommitted(handles: &HandleTable, info: &BranchInfo) -> Result<(), Failure> {
+pub(in crate::fs::control) fn check_no_uncommitted(handles: &HandleTable, info: &BranchInfo) -> Result<(), Failure> {
     if !handles.is_pending(info.id) {
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! `lease`: as long as somebody holds it open, a process of the branch's owner works there.
 
-use super::errno::Failure;
-use super::handle::{File, slice_at};
-use super::mount_context::OpenContext;
+use crate::fs::errno::Failure;
+use crate::fs::handle::{File, slice_at};
+use crate::fs::mount_context::OpenContext;
 use crate::memory::Lease;
 
 /// A handle that holds the lease until it is dropped; it reads as the line that says since when.

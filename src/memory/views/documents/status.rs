@@ -3,13 +3,16 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::document::Document;
+use super::{Document, DocumentSpec};
 use crate::memory::admission::reserve::ReserveFill;
 use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, Catalog, View};
 use crate::memory::maintenance::scrub::ScrubProgress;
 use crate::memory::{Error, Memory};
+
+pub(super) const STATUS: DocumentSpec =
+    DocumentSpec { file_name: "status", has_length: true, shows_parent: false, change_count, render };
 
 /// A status is this long, or a multiple for branches that are nested very deep.
 const PADDED_BYTES: usize = 8 << 10;
@@ -62,7 +65,7 @@ struct Status<'a> {
 
 /// Whether somebody holds the lease, and since when, in RFC 3339; null where nobody does.
 #[derive(Serialize)]
-pub(super) struct LeaseStatus {
+pub(in crate::memory::views) struct LeaseStatus {
     held: bool,
     since: Option<String>,
 }
@@ -106,6 +109,19 @@ impl LiveStatus {
     }
 }
 
+/// Counts the entries of the whole store, whose tip it shows, and the steps of all that works in the background.
+fn change_count(memory: &Memory, _: &Catalog, _: &ResolvedView<'_>) -> u64 {
+    memory.last_seq()
+        + memory.maintenance.indexer.change_count()
+        + memory.maintenance.embedding.change_count()
+        + memory.maintenance.scrubber.change_count()
+        + memory.storage.file_index.segment_set().version
+        // A query that finds all contents indexed makes no other set of segments, and is a look all the same.
+        + memory.file_views.change_count()
+        + memory.admission.room.reserve.change_count()
+        + memory.maintenance.retained.change_count()
+}
+
 /// What a view has other than its base: how many records and paths differ, how many of those are deleted, the bytes of the rest.
 #[derive(Default)]
 struct OwnEdits {
@@ -116,12 +132,7 @@ struct OwnEdits {
 
 /// Renders the status of a view, one padded line, without what the mount alone knows. Kind `Io` or `Damaged` where
 /// records of the view can't be read.
-pub(in crate::memory) fn render(
-    memory: &Memory,
-    catalog: &Catalog,
-    view: &View,
-    resolved: &ResolvedView<'_>,
-) -> Result<Vec<u8>, Error> {
+fn render(memory: &Memory, catalog: &Catalog, view: &View, resolved: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
     let branch = resolved.branch;
     let (path, totals, own) = (branch.path.clone(), resolved.state.totals(), own_edits(resolved)?);
     let parent = branch.parent.and_then(|id| catalog.branches.get(&id)).map(|parent| parent.path.clone());
@@ -178,7 +189,7 @@ fn kept_since(catalog: &Catalog, branch: &Branch) -> Result<Option<String>, Erro
 }
 
 /// Returns the bytes of the status of a branch at a path, the same at all times: stat(2) tells it unasked.
-pub(in crate::memory) fn padded_bytes(path: &str) -> usize {
+pub(in crate::memory::views) fn padded_bytes(path: &str) -> usize {
     // It holds the path, and that of the parent, which is shorter.
     (FIGURES_BYTES + 2 * path.len()).next_multiple_of(PADDED_BYTES)
 }
@@ -318,7 +329,7 @@ mod tests {
 
     #[test]
     fn each_figure_of_status_stands_on_the_page() {
-        let page = include_str!("../../../docs/SEMANTICS.md");
+        let page = include_str!("../../../../docs/SEMANTICS.md");
         let section = page.split("\n## ").find(|section| section.starts_with("Status\n")).unwrap();
         let actor = Actor { uid: 1, gid: 1, name: "u1".into() };
         let disk = Arc::new(ForgetfulDisk::new());

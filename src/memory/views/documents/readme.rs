@@ -7,7 +7,19 @@ use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::shared_log::SharedLogTotals;
 use crate::memory::catalog::{Branch, Catalog, View};
 use crate::memory::maintenance::embedding::EmbeddingStatus;
+use crate::memory::views::documents::DocumentSpec;
 use crate::memory::{Error, Memory};
+
+pub(super) const README: DocumentSpec = DocumentSpec {
+    file_name: "README.md",
+    has_length: true,
+    shows_parent: false,
+    // Side by side: in a sum a log that was archived and one step of the embedder would cancel out.
+    change_count: |memory, catalog, resolved| {
+        memory.maintenance.embedding.change_count() << 1 | u64::from(has_long_log(catalog, resolved.branch))
+    },
+    render: |memory, catalog, view, resolved| render(memory, catalog, view, resolved).map(String::into_bytes),
+};
 
 /// Bytes of the page at the most, but for long ids and paths: an agent reads it into its context.
 #[cfg(test)]
@@ -15,12 +27,7 @@ const BYTES_MAX: usize = 2_400;
 
 /// Renders the page: where you are, what is here, how to use it, with this branch's own figures and examples. Kind
 /// `Io` or `Damaged` where the first record can't be read.
-pub(in crate::memory) fn render(
-    memory: &Memory,
-    catalog: &Catalog,
-    view: &View,
-    resolved: &ResolvedView<'_>,
-) -> Result<String, Error> {
+fn render(memory: &Memory, catalog: &Catalog, view: &View, resolved: &ResolvedView<'_>) -> Result<String, Error> {
     let branch = resolved.branch;
     let (totals, settings) = (resolved.state.totals(), catalog.shared_settings(branch)?);
     let mut out = format!("# {}: a branch of an agent's memory\n\n", branch.path);
@@ -62,7 +69,7 @@ pub(in crate::memory) fn render(
 }
 
 /// Tells whether the shared log has more than a mebibyte that nobody archived.
-pub(in crate::memory) fn has_long_log(catalog: &Catalog, branch: &Branch) -> bool {
+fn has_long_log(catalog: &Catalog, branch: &Branch) -> bool {
     let bytes = |(log, _): (SharedLogTotals, u64)| log.bytes - log.archived_bytes;
     catalog.log_progress(branch).is_ok_and(|log| bytes(log) >= LONG_LOG_BYTES)
 }
