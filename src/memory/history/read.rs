@@ -195,7 +195,7 @@ impl<'a> HistoryReader<'a> {
 
     /// Returns the first step of a branch up to an entry whose value is more than `wanted`, and the one before it.
     /// Values never fall from step to step. None where no value is. Fails as `value` does, and where an archive with
-    /// steps of the branch can't be read.
+    /// steps of the branch can't be read; kind `Damaged` where steps that are out of order lead to one of a later entry.
     pub fn seek(
         &self,
         (branch, last_seq): (u64, u64),
@@ -217,12 +217,12 @@ impl<'a> HistoryReader<'a> {
             if at > 0 {
                 let before = step(at - 1)?;
                 let hit = if at < count { Some(step(at)?) } else { found };
-                return Ok(hit.map(|hit| (before, hit)));
+                return hit.map(|hit| Ok((before, hit.check_place(branch, last_seq)?))).transpose();
             }
             // All values here are more, so it is this first step, unless an older piece has such a value as well.
             found = Some(step(0)?);
         }
-        Ok(found.map(|hit| (TimelineStep::default(), hit)))
+        found.map(|hit| Ok((TimelineStep::default(), hit.check_place(branch, last_seq)?))).transpose()
     }
 
     /// Returns the length of a history up to an entry, in bytes. Fails as [`HistoryReader::timeline_point`] does.
@@ -285,6 +285,13 @@ impl<'a> HistoryReader<'a> {
                 .lineage_bytes
                 .saturating_sub(self.timeline_point(without, step.seq)?.totals.merged_bytes)),
         }
+    }
+}
+
+impl TimelineStep {
+    /// Lines are followed from a fork to entries before it, so a step of a later entry could lead round in a circle.
+    fn check_place(self, branch: u64, last_seq: u64) -> Result<TimelineStep, Error> {
+        if self.seq <= last_seq { Ok(self) } else { Err(misplaced_entry(branch)) }
     }
 }
 

@@ -379,6 +379,23 @@ fn an_archive_whose_numbers_are_not_those_of_its_rows_is_damaged() {
     assert!(forged([5, 0, 0, 0], 0).is_err());
 }
 
+/// Returns the history of a store with one archive, in which a number of a step is another one.
+fn forge_step(memory: &Memory, at: u64, number: u64) -> History {
+    let (blobs, snapshot) = (&memory.storage.segments.blobs, memory.history.snapshot());
+    let (whole, file) = (&snapshot.archives[0], snapshot.archives[0].file(blobs).unwrap());
+    let mut out = crate::segment::ContainerWriter::new(blobs).unwrap();
+    for section in 0..=archive::FACTS_BEFORE {
+        let mut bytes = file.read_section(section).unwrap();
+        if section == archive::STEPS {
+            bytes[at as usize..][..8].copy_from_slice(&number.to_le_bytes());
+        }
+        out.begin().unwrap();
+        out.write(&bytes).unwrap();
+    }
+    let name = out.finish(archive::KIND, file.extra()).unwrap();
+    History::new(&[ArchiveName { name, count: whole.count }], snapshot.start)
+}
+
 /// Found by a fuzz target: differences of such totals fell below zero.
 #[test]
 fn totals_that_contradict_one_another_lead_to_no_line() {
@@ -394,21 +411,38 @@ fn totals_that_contradict_one_another_lead_to_no_line() {
     for (at, total) in
         (0..file.section_length(archive::STEPS).unwrap()).step_by(8).flat_map(|at| [(at, 0), (at, u64::MAX)])
     {
-        let mut out = crate::segment::ContainerWriter::new(blobs).unwrap();
-        for number in 0..=archive::FACTS_BEFORE {
-            let mut section = file.read_section(number).unwrap();
-            if number == archive::STEPS {
-                section[at as usize..][..8].copy_from_slice(&total.to_le_bytes());
-            }
-            out.begin().unwrap();
-            out.write(&section).unwrap();
-        }
-        let name = out.finish(archive::KIND, file.extra()).unwrap();
-        let history = History::new(&[ArchiveName { name, count: whole.count }], snapshot.start);
+        let history = forge_step(&memory, at, total);
         let reader = HistoryReader::new(blobs, history.snapshot());
         for (branch, offset) in [(main, 0), (main, 900), (fork, 0), (fork, 900)] {
             let read = reader.lines((HistoryFile::Lineage, branch.0, whole.last()), offset, 4096, &|_| Ok(true));
             refused += usize::from(read.is_err());
+        }
+    }
+    assert!(refused > 0);
+}
+
+/// Found by a fuzz target, for which lines led from branch to branch 65,536 times.
+#[test]
+fn steps_that_are_out_of_order_lead_to_no_later_entry() {
+    let memory = open(&ForgetfulDisk::new());
+    let main = memory.root("main").unwrap();
+    (0..6).for_each(|number| put(&memory, 1, main, "a", number));
+    memory.seal().unwrap();
+    let (blobs, last) = (&memory.storage.segments.blobs, memory.last_seq());
+    let steps = memory.history.snapshot().archives[0].file(blobs).unwrap().section_length(archive::STEPS).unwrap();
+    let mut refused = 0;
+    for at in (0..steps).step_by(archive::STEP_ROW_BYTES as usize) {
+        for (seq, upto) in (1..=last).flat_map(|seq| (1..=last).map(move |upto| (seq, upto))) {
+            let history = forge_step(&memory, at, seq);
+            let reader = HistoryReader::new(blobs, history.snapshot());
+            let newest = std::cell::Cell::new(0);
+            let note_newest = |signed: &SignedEntry| {
+                newest.set(newest.get().max(signed.entry.seq));
+                Ok(true)
+            };
+            refused +=
+                usize::from(reader.lines((HistoryFile::Lineage, main.0, upto), 0, 1 << 20, &note_newest).is_err());
+            assert!(newest.get() <= upto, "entry {} up to {upto}, with {seq} at {at}", newest.get());
         }
     }
     assert!(refused > 0);
