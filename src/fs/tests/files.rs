@@ -310,6 +310,21 @@ fn the_kernel_forgets_the_pages_of_what_was_moved_and_changed_or_comes_back() {
     assert!(told.files.lock().contains(&b));
 }
 
+/// It would refuse the new owner, and let the former one write, for as long as it keeps them.
+#[test]
+fn the_kernel_forgets_the_attributes_of_files_that_are_given_away_with_their_branch() {
+    let rig = filled();
+    rig.mkdir("main/branches/x").unwrap();
+    let [branch, a, b] = ["", "/files/a", "/files/d/b"].map(|path| rig.ino(&format!("main/branches/x{path}")).unwrap());
+    let told = Told::by(&rig);
+    let changes = AttrChanges { uid: Some(ANN.uid), ..AttrChanges::default() };
+    rig.fs.setattr(ROOT, branch, changes, None).unwrap();
+    assert_eq!(rig.stat("main/branches/x/files/a").unwrap().uid, ANN.uid);
+    let files = told.files.lock().clone();
+    assert!(files.contains(&a) && files.contains(&b), "{files:?}");
+    assert!(told.contents.lock().is_empty(), "their pages are still right");
+}
+
 #[test]
 fn a_merge_that_takes_an_open_file_away_leaves_it_to_its_handles() {
     let rig = filled();
