@@ -287,6 +287,20 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_files_that_are_gone_go_and_those_of_held_ones_stay() {
+        let files = Temporaries::default();
+        let held = create(&files, ".held", b"x");
+        files.remove(OsStr::new(".held"));
+        for _ in 0..100 {
+            create(&files, ".a", b"x");
+            files.remove(OsStr::new(".a"));
+            let numbers = files.numbers.lock().len();
+            assert!(numbers <= 3, "{numbers} numbers for one file that is held and the last that was made");
+        }
+        assert!(files.get_by_number(held.number).is_some());
+    }
+
+    #[test]
     fn the_limit_counts_content_and_files() {
         let files = Temporaries::default();
         let file = create(&files, ".a", b"");
