@@ -220,3 +220,39 @@ fn level_offsets(levels: usize, counts: impl Fn(usize) -> (usize, usize)) -> ([L
     }
     (places, at)
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::vector::{CoarseSource, Metric, PreparedVector, norm, quantize};
+
+    /// Rows of one dimension: row n lies at n + 1.
+    fn coarse_rows_on_a_line(count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count * CoarseRows::row_bytes(1)];
+        for (row, place) in CoarseRows::rows_mut(&mut bytes, 1).enumerate() {
+            let (vector, mut code) = ([row as f32 + 1.0], [0]);
+            let (scale, _) = quantize(&vector, &mut code);
+            let source = CoarseSource { bytes: &code, scale, norm: norm(&vector), extra_dimension: 0.0 };
+            source.write(Metric::L2, place);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_descent_goes_on_in_the_lowest_level_to_the_best_node_of_it() {
+        // Nodes 0, 2, … 16 in a row, each linked to those beside it; above them 0, where a descent begins, and 8.
+        let beside = |place: u32| [place.checked_sub(1), Some(place + 1).filter(|next| *next < 9)];
+        let lists = (0..9).map(|place| beside(place).into_iter().flatten().collect()).collect();
+        let lowest = Level { members: (0..9).map(|place| place * 2).collect(), lists };
+        let top = Level { members: vec![0, 8], lists: vec![vec![1], vec![0]] };
+        let section = freeze(&[lowest, top]);
+        let hierarchy = Hierarchy::open(&section).unwrap();
+        let bytes = coarse_rows_on_a_line(17);
+        let (rows, mut near) = (CoarseRows::new(&bytes, 1), DescentScratch::default());
+        for node in (0..17_u8).step_by(2) {
+            let query = PreparedVector::new(Metric::L2, vec![f32::from(node) + 1.0]).coarse_query();
+            assert_eq!(hierarchy.descend(&section, &query, rows, &mut near), Some(u32::from(node)));
+        }
+    }
+}
