@@ -71,6 +71,24 @@ impl QuotaRig {
         self.memory.append_log(&self.who, branch, &[entry]).unwrap();
     }
 
+    fn create_file(&self, branch: BranchId, name: &str) -> u64 {
+        let op = FileOp::Create {
+            parent: crate::workspace::ROOT,
+            name: crate::workspace::FileName::new(name.as_bytes()).unwrap(),
+            make: crate::workspace::NewInode::File,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+        };
+        self.memory.edit(&self.who, branch, op).map(|outcome| outcome.inode).ok().unwrap()
+    }
+
+    /// Writes at the beginning of a file; tells whether that was done.
+    fn write_file(&self, branch: BranchId, inode: u64, bytes: &[u8]) -> bool {
+        let op = FileOp::Write { inode, offset: 0, bytes: bytes.into() };
+        self.memory.edit(&self.who, branch, op).is_ok()
+    }
+
     fn purge(&self, branch: BranchId, item: String) -> Result<(), Error> {
         self.memory.purge(&self.who, branch, &[item], PurgeOptions::default()).map(drop)
     }
@@ -179,31 +197,33 @@ fn whoever_is_over_a_quota_may_remove_cut_merge_and_discard() {
 #[test]
 fn files_count_by_their_size_where_they_differ() {
     let rig = rig();
-    let create = |branch, name: &str| {
-        let make = crate::workspace::NewInode::File;
-        let op = FileOp::Create {
-            parent: crate::workspace::ROOT,
-            name: crate::workspace::FileName::new(name.as_bytes()).unwrap(),
-            make,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-        };
-        rig.memory.edit(&rig.who, branch, op).map(|outcome| outcome.inode).ok().unwrap()
-    };
-    let write = |branch, inode, length: usize| {
-        let op = FileOp::Write { inode, offset: 0, bytes: vec![b'x'; length].into() };
-        rig.memory.edit(&rig.who, branch, op).is_ok()
-    };
-    let inherited = create(rig.main, "inherited");
+    let write = |branch, inode, length: usize| rig.write_file(branch, inode, &vec![b'x'; length]);
+    let inherited = rig.create_file(rig.main, "inherited");
     assert!(write(rig.main, inherited, 800));
     let fork = rig.fork(rig.main, "fork").unwrap();
     rig.quota(fork, "bytes=1000");
-    let own = create(fork, "own");
+    let own = rig.create_file(fork, "own");
     assert!(write(fork, own, 900) && !write(fork, own, 1001));
     assert!(!write(fork, inherited, 1), "the whole file would be its own");
     assert!(write(fork, own, 1000), "what is there already counts once");
     assert_eq!(rig.memory.files(&View::Branch(fork)).unwrap().node(own).unwrap().size(), 1000);
+}
+
+#[test]
+fn a_file_of_the_same_length_counts_where_its_bytes_differ() {
+    let rig = rig();
+    let [same, other] = ["same", "other"].map(|name| {
+        let inode = rig.create_file(rig.main, name);
+        assert!(rig.write_file(rig.main, inode, &[b'x'; 800]));
+        inode
+    });
+    let fork = rig.fork(rig.main, "fork").unwrap();
+    rig.quota(fork, "bytes=1000");
+    assert!(rig.write_file(fork, same, &[b'x'; 800]));
+    assert!(rig.write_file(fork, other, &[b'y'; 800]), "what was written with the same bytes counts for nothing");
+    let own = rig.create_file(fork, "own");
+    assert!(!rig.write_file(fork, own, &[b'x'; 201]), "the other file is the fork's own");
+    assert!(rig.write_file(fork, own, &[b'x'; 200]));
 }
 
 /// Its former length is none of the branch's own: what is left of it is.
