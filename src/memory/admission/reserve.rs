@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use crate::disk::{Disk, FILLER_BYTES, filler};
+use crate::disk::{Disk, FILLER_BYTES, filler, remove_if_exists};
 use crate::memory::Error;
 use crate::sync::Mutex;
 
@@ -139,10 +139,7 @@ impl Reserve {
 
     fn create_piece(&self, piece: usize) -> io::Result<()> {
         let path = piece_path(piece);
-        match self.disk.remove(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_if_exists(&*self.disk, &path)?;
         let made = self.disk.create(&path).and_then(|file| file.allocate(self.piece_bytes));
         if made.is_err() {
             // Half of a piece would be taken for none, and take up room.
