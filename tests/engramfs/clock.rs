@@ -150,6 +150,24 @@ fn a_store_that_was_written_a_century_ahead_is_found_and_follows_the_clock_again
 }
 
 #[test]
+fn a_branch_that_was_made_while_the_clock_was_ahead_expires_once_its_ttl_is_over_after_a_reset() {
+    let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
+    machine.set(CENTURY);
+    let memory = machine.open(&disk);
+    let child = memory.fork(&who(), main_of(&memory), "child", None).unwrap();
+    memory.set(&who(), child, Setting::Ttl, "1d").unwrap();
+    drop(memory);
+    machine.set(0);
+    let memory = machine.open(&disk);
+    assert_eq!(memory.reset_clock(&who()).unwrap()["reset"], true);
+    memory.gc(&who(), None, false).unwrap();
+    assert!(memory.info(child).is_ok(), "its day begins with the reset");
+    machine.wait(2 * DAY);
+    memory.gc(&who(), None, false).unwrap();
+    assert!(memory.info(child).is_err(), "its day is over");
+}
+
+#[test]
 fn a_clock_is_ahead_from_a_day_on() {
     const SECOND: i64 = 1_000_000_000;
     for (wrong_by, told) in [(DAY - SECOND, "ok"), (DAY + SECOND, "ahead")] {
