@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
-    Environment, Memory, MergeKind, OpenMode, PurgeOptions, Revision, ShowTarget, VerifyOptions, Viewer, verify_on,
+    Environment, Error, Memory, MergeKind, OpenMode, PurgeOptions, Revision, ShowTarget, VerifyOptions, Viewer,
+    verify_on,
 };
 use serde_json::{Value, json};
 
@@ -43,7 +44,7 @@ fn archive(memory: &Memory, before: &Revision) -> Value {
     memory.archive_lineage(&who(), before, false).unwrap()
 }
 
-fn expecting(disk: &ForgetfulDisk, tip: &str) -> Result<Value, engramfs::memory::Error> {
+fn expecting(disk: &ForgetfulDisk, tip: &str) -> Result<Value, Error> {
     let options = VerifyOptions { expect_tip: Some(tip.parse().unwrap()), ..VerifyOptions::default() };
     verify_on(&(Arc::new(disk.clone()) as Arc<dyn Disk>), &options)
 }
@@ -117,23 +118,54 @@ fn a_second_file_follows_the_first_and_a_file_of_another_store_does_not() {
     verify(&other).unwrap_err();
 }
 
+/// Moves the entry of a merge that did not keep a line of `a.jsonl` with a secret in it.
+fn archive_lost_line(memory: &Memory) {
+    let main = main_of(memory);
+    let child = memory.fork(&who(), main, "x", None).unwrap();
+    write(memory, main, "a.jsonl", "{\"event_id\":1,\"v\":\"hunter2\"}\n");
+    write(memory, child, "a.jsonl", "{\"event_id\":1,\"v\":\"other\"}\n");
+    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+    archive(memory, &fill(memory));
+}
+
+fn purge_lost_line(memory: &Memory) -> Result<Value, Error> {
+    memory.purge(&who(), main_of(memory), &["files/a.jsonl".into()], PurgeOptions::default())
+}
+
+/// Tells whether the secret stands in a file that was moved.
+fn holds_lost_line(disk: &ForgetfulDisk) -> bool {
+    files(disk).iter().any(|path| disk.bytes(path).unwrap().windows(7).any(|part| part == b"hunter2"))
+}
+
 #[test]
 fn a_purge_takes_lost_lines_out_of_files_that_were_moved() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();
-    let main = main_of(&memory);
-    let child = memory.fork(&who(), main, "x", None).unwrap();
-    write(&memory, main, "a.jsonl", "{\"event_id\":1,\"v\":\"hunter2\"}\n");
-    write(&memory, child, "a.jsonl", "{\"event_id\":1,\"v\":\"other\"}\n");
-    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
-    archive(&memory, &fill(&memory));
-    let holds = || files(&disk).iter().any(|path| disk.bytes(path).unwrap().windows(7).any(|part| part == b"hunter2"));
-    assert!(holds(), "a control");
-    memory.purge(&who(), main, &["files/a.jsonl".into()], PurgeOptions::default()).unwrap();
-    assert!(!holds());
+    archive_lost_line(&memory);
+    assert!(holds_lost_line(&disk), "a control");
+    purge_lost_line(&memory).unwrap();
+    assert!(!holds_lost_line(&disk));
     memory.close().unwrap();
     drop(memory);
     assert_eq!(verify(&disk).unwrap()["archived_missing"], json!([]));
+}
+
+#[test]
+fn a_purge_succeeds_only_where_it_could_look_for_files_that_were_moved() {
+    let mut refused = 0;
+    for nth in 1.. {
+        let faulty = FaultyDisk::new(ForgetfulDisk::new());
+        let memory = open_on(Arc::new(faulty.clone())).unwrap();
+        archive_lost_line(&memory);
+        faulty.plan(Fault::once(nth, &[DiskCall::List], libc::EIO));
+        let purged = purge_lost_line(&memory);
+        assert!(purged.is_err() || !holds_lost_line(faulty.inner()), "listing {nth} failed");
+        refused += usize::from(purged.is_err());
+        if faulty.calls() < nth {
+            break;
+        }
+    }
+    assert!(refused > 0);
 }
 
 /// Cuts the power at every call that changes the disk: no entry is lost, and the next call goes on.
