@@ -20,7 +20,7 @@ tests=(disk:: object:: text:: vector:: facet:: graph:: record:: journal:: lineag
   segment:: search:: file_index:: fs:: model:: durability:: flushes:: files:: forgery:: damage:: damage_while_open::
   regressions:: races:: manifest:: graphs:: inodes:: search_scopes:: clock:: refusals:: orphans:: long_writes:: full::
   faults:: panics:: shared_log:: signals:: archive:: purge memory_limits:: gates:: retained_states:: plans:: reverts::
-  shrink:: space:: stamps:: states:: story:: units::)
+  shrink:: space:: stamps:: states:: story:: units:: manual_conflicts:: embedding::)
 
 all=$(cargo mutants --list "${files[@]}" | wc -l)
 shards=$(((all + count - 1) / count))
