@@ -274,6 +274,24 @@ fn another_embedder_is_told_and_reembed_makes_its_vectors_count() {
     assert_eq!(ids(&ask(&memory, &view, MEANING)), ["a"]);
 }
 
+/// Nothing shows that an embedder gave bad vectors for a while, so all of them may be asked for again.
+#[test]
+fn reembed_has_an_unchanged_embedder_make_the_vectors_of_one_root_branch_anew() {
+    let (_, memory, told, view) = embedded();
+    let other = memory.create_root(&who(), "other").unwrap();
+    memory.commit(&who(), other, vec![put("d", None, Some("a drink"))]).unwrap();
+    memory.wait_until_embedded();
+    assert_eq!(told.texts.load(Ordering::SeqCst), 3 + 3 + 1, "probes, and each text once");
+    memory.reembed(main_of(&memory)).unwrap();
+    memory.wait_until_embedded();
+    assert_eq!(told.texts.load(Ordering::SeqCst), 3 + 3 + 1 + 3, "the three texts of main once more");
+    assert_eq!(status(&memory, &view)["embedder"]["reembedding"], false);
+    let lineage = memory.lineage_lines(main_of(&memory), false).unwrap();
+    assert_eq!(lineage.iter().filter(|line| line.contains(r#""op":"embedder""#)).count(), 2);
+    assert_eq!(ids(&ask(&memory, &view, MEANING)), ["a"]);
+    assert_eq!(ids(&ask(&memory, &View::Branch(other), MEANING)), ["d"]);
+}
+
 #[test]
 fn a_text_that_is_refused_stops_no_other() {
     let (_, memory, _, view) = embedded();
