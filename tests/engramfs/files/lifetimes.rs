@@ -46,6 +46,24 @@ fn a_file_goes_when_its_rule_says_so_unless_it_is_open_or_its_rule_has_no_ttl() 
     assert!(!there("episodic/open"));
 }
 
+/// Where nobody says which files are open, nobody says when the last handle of one is closed, either.
+#[test]
+fn a_file_that_expires_lives_on_without_a_name_only_where_somebody_tells_of_open_files() {
+    static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
+    let memory = with_clock(&ForgetfulDisk::new(), &NOW);
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "episodic/** never ttl=1h\n** text").unwrap();
+    let nameless_after_its_time = |path: &str| {
+        write(&memory, main, path, "x");
+        NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);
+        assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
+        memory.files(&View::Branch(main)).unwrap().orphans().count()
+    };
+    assert_eq!(nameless_after_its_time("episodic/first"), 0);
+    memory.set_open_files(Some(Arc::new(|_| vec![u64::MAX])));
+    assert_eq!(nameless_after_its_time("episodic/second"), 1, "a handle may have been opened meanwhile");
+}
+
 #[test]
 fn a_file_that_expires_is_deleted_in_the_name_of_the_owner_of_its_branch() {
     static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
