@@ -358,6 +358,22 @@ fn what_is_left_of_histories_reads_as_before_and_goes_on() {
     }
 }
 
+/// With one archive alone: where several become one, those go in any case.
+#[test]
+fn the_archive_that_entries_moved_out_of_is_removed_with_the_seal_that_follows() {
+    let memory = open(&ForgetfulDisk::new());
+    let main = memory.root("main").unwrap();
+    (0..5).for_each(|n| put(&memory, 1, main, "r", n));
+    memory.seal().unwrap();
+    let archives = memory.history.archives();
+    assert_eq!(archives.len(), 1);
+    let newest = all_entries(&memory).last().unwrap().entry.time.to_string();
+    let before = crate::memory::Revision::parse(&newest).unwrap();
+    memory.archive_lineage(&who(1), &before, false).unwrap();
+    let (left, names) = (memory.history.archives(), memory.storage.segments.blobs.names().unwrap());
+    assert!(names.contains(&left[0].name) && !names.contains(&archives[0].name));
+}
+
 /// Numbers that no archive has led to sums beyond 64 bits.
 #[test]
 fn an_archive_whose_numbers_are_not_those_of_its_rows_is_damaged() {
