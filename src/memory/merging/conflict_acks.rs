@@ -189,10 +189,12 @@ mod tests {
     fn what_was_written_is_noted_whether_more_was_shown_or_changed() {
         let (branch, who) = (BranchId(7), Actor { uid: 1, gid: 1, name: "ann".into() });
         let mut before = Tree::default();
-        for name in ["a", "b", "c", "d", "e"] {
+        for name in ["a", "b", "c", "d", "e", "f"] {
             write(&mut before, name, b"before");
         }
-        for (shown, changed) in [(&["a", "b", "c", "d"][..], &["b", "e"][..]), (&["b"], &["a", "b", "c", "d", "e"])] {
+        for (shown, changed) in
+            [(&["a", "b", "c", "d"][..], &["b", "e"][..]), (&["b", "f"], &["a", "b", "c", "d", "e"])]
+        {
             let acks = ConflictAcks::default();
             let open = |name: &&str| Decision { id: format!("files/{name}").into(), ..Decision::default() };
             let items: Vec<Decision> = shown.iter().map(open).collect();
