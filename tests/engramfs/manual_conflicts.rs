@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use engramfs::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, Environment, FileName, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, Setting,
-    ShowTarget, Side, Time, View, Viewer,
+    Actor, Attrs, BranchId, Document, Environment, FileName, FileOp, Hash, Kind, Memory, MergeKind, OpenMode,
+    RevertVerb, Setting, ShowTarget, Side, Time, View, Viewer,
 };
 
 use crate::files::{read, write};
-use crate::support::{environment, main_of, open, put, verify, who};
+use crate::support::{environment, main_of, open, put, texts, verify, who};
 
 /// A branch whose file and the parent's contradict under `manual`.
 fn contradicting(memory: &Memory) -> (BranchId, BranchId) {
@@ -231,6 +231,20 @@ fn what_was_shown_before_a_promote_counts_no_more_after_it() {
     write(&memory, fork, "core/plan", "child\n");
     assert!(is_refused(&memory, fork));
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
+}
+
+/// Unlike a promote, which makes both sides one again.
+#[test]
+fn what_was_shown_still_counts_after_something_else_was_taken_back() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let (main, fork) = contradicting(&memory);
+    memory.commit(&who(), fork, vec![put("tea", None, Some("of the child"))]).unwrap();
+    assert!(is_refused(&memory, fork));
+    memory.undo(&who(), fork, RevertVerb::Undo, 1, false).unwrap();
+    assert_eq!(texts(&memory, &View::Branch(fork)), [], "a control: the record was taken back");
+    write(&memory, fork, "core/plan", "both\n");
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "both\n");
 }
 
 #[test]
