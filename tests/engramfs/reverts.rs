@@ -345,6 +345,8 @@ fn only_what_changed_the_content_can_be_taken_back() {
     }
     // Nor what merges and promotes did to other branches.
     let [other, child] = ["other", "child"].map(|name| rig.memory.fork(&who(), rig.main, name, None).unwrap());
+    let makes = rig.newest_of(child);
+    assert_eq!(rig.revert(child, makes).unwrap_err().code(), "not_revertible", "what made the branch");
     for merge in [MergeKind::Promote, MergeKind::Merge] {
         rig.set(child, "c", &format!("{merge:?}"));
         rig.memory.merge(&who(), child, merge, false).unwrap();

@@ -9,7 +9,7 @@ use super::merge_budget::PlanError;
 use super::merge_plan::MergeContext;
 use super::merge_result::{MergeResult, RevertSummary};
 use crate::branch::{BranchVersion, differences_at_most};
-use crate::lineage::{EntryOp, SignedEntry};
+use crate::lineage::SignedEntry;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Revision, RevisionPoint, StateSource};
 use crate::memory::command::merge_kind::{MergeKind, RevertVerb, RevertedEntries};
 use crate::memory::command::merge_outcome::BaseOutcome;
@@ -168,9 +168,8 @@ impl Memory {
             Some(RevisionPoint::Entry(hash)) => search.reader.find_by_hash(&hash)?.ok_or_else(not_revertible)?,
             _ => return Err(not_revertible()),
         };
-        // There is no state before the entry that made the branch.
-        let makes = matches!(signed.entry.op, EntryOp::Root | EntryOp::Fork);
-        if makes || signed.entry.seq < search.branch.id.0 || !search.changes_state(&signed.entry) {
+        // A branch has the number of the entry that made it, and before that one there is no state.
+        if signed.entry.seq <= search.branch.id.0 || !search.changes_state(&signed.entry) {
             return Err(not_revertible());
         }
         let seq = signed.entry.seq;
