@@ -267,3 +267,40 @@ pub(in crate::memory) fn segments_to_merge(
     }
     tiers.into_values().find(|tier| tier.len() >= MERGED_AT_ONCE).unwrap_or_default()
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::file_index::index_contents;
+    use crate::object::Time;
+    use crate::workspace::{FileName, FileOp, NewInode, NoPacks, ROOT, Tree};
+
+    /// A segment of files that are no text: each takes 36 bytes.
+    fn segment(files: usize) -> Arc<IndexSegment> {
+        let mut tree = Tree::new(0o755, 0, 0, Time(0));
+        let content = |number: usize| {
+            let (name, make) = (FileName::new(number.to_string().as_bytes()).unwrap(), NewInode::File);
+            let create = FileOp::Create { parent: ROOT, name, make, mode: 0o644, uid: 0, gid: 0 };
+            let inode = tree.apply(&create, Time(0), &NoPacks).unwrap().inode;
+            let bytes = format!("\0{number}").into_bytes();
+            tree.apply(&FileOp::Write { inode, offset: 0, bytes: bytes.into() }, Time(0), &NoPacks).unwrap();
+            IndexableContent::from_node(tree.node(inode).unwrap()).unwrap()
+        };
+        index_contents((0..files).map(content).collect(), &NoPacks).segment.unwrap()
+    }
+
+    #[test]
+    fn eight_segments_of_about_one_size_become_one() {
+        let [tiny, small, medium, large] = [1, 400, 500, 2_000].map(segment);
+        assert!(small.bytes() < 16 << 10 && medium.bytes() >= 16 << 10 && large.bytes() < 128 << 10);
+        let merged = |parts: [(&Arc<IndexSegment>, usize); 2]| {
+            let segments = parts.into_iter().flat_map(|(segment, count)| std::iter::repeat_n(segment.clone(), count));
+            segments_to_merge(segments).len()
+        };
+        assert_eq!(merged([(&tiny, 4), (&small, 4)]), 8, "below 16 KiB all count as of one size");
+        assert_eq!(merged([(&medium, 4), (&large, 4)]), 8, "and from there up to 128 KiB");
+        assert_eq!(merged([(&small, 7), (&medium, 7)]), 0);
+        assert_eq!(merged([(&small, 7), (&medium, 8)]), 8);
+    }
+}
