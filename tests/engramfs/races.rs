@@ -2,6 +2,7 @@
 //!
 //! The store asks its clock on the way. There another thread does something, if nobody holds the lock just then.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use engramfs::disk::ForgetfulDisk;
@@ -11,7 +12,7 @@ use engramfs::memory::{
 };
 use engramfs::sync::without_waiting;
 
-use crate::support::{environment, main_of, put, who};
+use crate::support::{environment, main_of, put, texts, who};
 
 type Act = Box<dyn Fn(&Memory) -> Result<(), Error> + Send>;
 
@@ -223,6 +224,33 @@ fn a_bulk_commit_corrects_what_others_left_at_its_moment() {
             assert!(after["text"] == "new" && after["metadata"]["k"] == 2, "look {nth}: {after}");
             // Whoever came second left the vector, or changed it.
             assert_eq!(after["vector_stale"] == true, first, "look {nth}: {after}");
+        }
+    }
+    assert!(between > 0, "the other one comes in between");
+}
+
+#[test]
+fn a_bulk_commit_keeps_what_others_wrote_beside_its_records_meanwhile() {
+    let mut between = 0;
+    for nth in 1..10 {
+        let (memory, meanwhile) = open();
+        let main = main_of(&memory);
+        // Ids before, among and behind those of the commit, and one that it writes, too.
+        let other = |memory: &Memory| {
+            let edits = ["a", "r5x", "z", "r7"].map(|id| put(id, None, Some("of the other")));
+            memory.commit(&who(), main_of(memory), edits.into()).map(drop)
+        };
+        plan(&meanwhile, nth, Box::new(other));
+        let rows = (0..1024).map(|row| put(&format!("r{row}"), None, Some("new")));
+        let receipt = memory.commit(&who(), main, rows.collect()).unwrap();
+        if happened(&meanwhile) {
+            let found: BTreeMap<String, String> = texts(&memory, &View::Branch(main)).into_iter().collect();
+            let text = |id: &str| found.get(id).map(String::as_str);
+            assert_eq!(["a", "r5x", "z"].map(text), [Some("of the other"); 3], "look {nth}");
+            let came_last = receipt.head == memory.snapshot(&View::Branch(main)).unwrap().head();
+            between += usize::from(came_last);
+            assert_eq!(text("r7"), Some(if came_last { "new" } else { "of the other" }), "look {nth}");
+            assert_eq!(found.len(), 1024 + 3, "look {nth}");
         }
     }
     assert!(between > 0, "the other one comes in between");
