@@ -270,6 +270,25 @@ fn the_word_of_who_is_no_approver_any_more_opens_no_gate() {
     merge().unwrap();
 }
 
+/// Whoever reads the lineage later learns why, and of which plan.
+#[test]
+fn the_lineage_of_the_parent_has_what_approvers_said_of_a_proposal() {
+    let memory = open(&ForgetfulDisk::new(), &Arc::new(AtomicI64::new(1_700_000_000_000_000_000)));
+    let (main, author) = (main_of(&memory), user(AUTHORS[1]));
+    memory.set(&user(OWNER), main, Setting::Approvers, "uid:10").unwrap();
+    let child = memory.fork(&author, main, "x", None).unwrap();
+    memory.commit(&author, child, vec![put("a", None, Some("text"))]).unwrap();
+    memory.propose(&author, child, "").unwrap();
+    let plan = memory.dry_run(&author, child, MergeKind::Merge, None).unwrap().plan;
+    for (approves, op, text) in [(false, "reject", "cites no source"), (true, "approve", "it does")] {
+        memory.review(&user(10), main, ReviewRequest { name: "x", plan, approves, text }).unwrap();
+        let line = memory.lineage_lines(main, false).unwrap().pop().unwrap();
+        let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let said = ["op", "proposal", "plan", "text"].map(|key| entry[key].as_str().unwrap_or_default());
+        assert_eq!(said, [op, "x", plan.to_string().as_str(), text]);
+    }
+}
+
 #[test]
 fn pulls_reverts_writes_and_discards_pass_a_gate() {
     let memory = open(&ForgetfulDisk::new(), &Arc::new(AtomicI64::new(1_700_000_000_000_000_000)));
