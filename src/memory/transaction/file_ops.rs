@@ -62,8 +62,32 @@ pub(super) fn is_replayable(tree: &Tree, op: &FileOp<'_>) -> Result<bool, TreeEr
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+    use crate::object::Time;
+    use crate::workspace::{FileName, NewInode, NoPacks, ROOT, RenameMode};
+
+    #[test]
+    fn a_rename_moves_a_directory_that_holds_something_under_either_of_its_names() {
+        let mut tree = Tree::new(0o755, 0, 0, Time(0));
+        let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
+        let mut create = |parent: u64, file: &str, make: NewInode| {
+            let create = FileOp::Create { parent, name: name(file), make, mode: 0o755, uid: 0, gid: 0 };
+            tree.apply(&create, Time(0), &NoPacks).unwrap().inode
+        };
+        create(ROOT, "file", NewInode::File);
+        create(ROOT, "empty", NewInode::Directory);
+        let full = create(ROOT, "full", NewInode::Directory);
+        create(full, "inner", NewInode::File);
+        let moves = |from: &str, to: &str| {
+            let (parent, new_parent, how, keep) = (ROOT, ROOT, RenameMode::Exchange, false);
+            let rename = FileOp::Rename { parent, name: name(from), new_parent, new_name: name(to), how, keep };
+            moves_directory(&tree, &rename)
+        };
+        assert_eq!([moves("full", "new"), moves("file", "full")], [true; 2]);
+        assert_eq!([moves("file", "new"), moves("empty", "file")], [false; 2]);
+    }
 
     #[test]
     fn a_copy_counts_by_what_it_does_not_share() {
