@@ -208,6 +208,26 @@ fn a_case_has_a_log_of_its_own_that_stays_readable_when_it_is_closed() {
 }
 
 #[test]
+fn the_events_of_a_log_take_no_memory_once_its_branch_has_ended() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    // Makes events of main, too, which hears of the merge later.
+    append(&memory, main, &["of the house"]);
+    let before = memory.budget().held_bytes();
+    for merges in [false, true] {
+        let case = memory.fork(&who(), main, "case", None).unwrap();
+        memory.set(&who(), case, Setting::Log, "own").unwrap();
+        append(&memory, case, &["a clue"]);
+        assert!(memory.budget().held_bytes() > before, "its owner's share has them");
+        match merges {
+            true => drop(memory.merge(&who(), case, MergeKind::Merge, false).unwrap()),
+            false => memory.discard(&who(), case).unwrap(),
+        }
+        assert_eq!(memory.budget().held_bytes(), before, "merged: {merges}");
+    }
+}
+
+#[test]
 fn a_root_branch_with_entries_that_nobody_archived_stays() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let notes = memory.create_root(&who(), "notes").unwrap();
