@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::disk::ForgetfulDisk;
-use crate::memory::{Environment, MergeKind, OpenMode, RecordEdit, RecordInput, View};
+use crate::memory::{Environment, Kind, MergeKind, OpenMode, RecordEdit, RecordInput, View};
 
 fn who() -> Actor {
     Actor { uid: 0, gid: 0, name: "root".into() }
@@ -100,6 +100,22 @@ fn a_signal_in_place_of_one_that_has_ended_is_counted_whole() {
     memory.claim_signal(&who(), main, &"k".into(), 0o644).unwrap();
     let counted = memory.admission.signals_held.lock()[&0].bytes();
     assert_eq!(counted, memory.catalog().signal_bytes.own_and_all_bytes(0).0);
+}
+
+#[test]
+fn another_store_takes_the_longest_value_that_can_be_written_and_none_that_is_longer() {
+    let (from, its_main) = memory();
+    let key: Arc<str> = "k".into();
+    let created = from.claim_signal(&who(), its_main, &key, 0o644).unwrap().created;
+    let value = "v".repeat(SIGNAL_BYTES_MAX);
+    from.write_signal(&who(), its_main, SignalId { key: &key, created }, value.as_bytes()).unwrap();
+    let longest = from.signal(its_main, "k").unwrap().unwrap();
+    let (to, main) = memory();
+    assert!(to.import_signal(&who(), main, &key, &longest).unwrap());
+    assert_eq!(to.signal(main, "k").unwrap().unwrap().value.len(), SIGNAL_BYTES_MAX);
+    let longer = Signal { value: format!("{value}v").into_bytes().into(), ..(*longest).clone() };
+    let refused = to.import_signal(&who(), main, &"longer".into(), &longer).unwrap_err();
+    assert_eq!(refused.kind(), Kind::TooLarge);
 }
 
 #[test]
