@@ -316,5 +316,8 @@ mod tests {
         assert!(Gate::parse(&gate(80)).is_some());
         assert!([251, 501, 32_000].into_iter().all(|depth| Gate::parse(&gate(depth)).is_none()));
         assert!(Gate::parse(&format!("only files/{}", "{a,b}".repeat(600))).is_some(), "side by side is not deep");
+        // Escaped ones count, too, and never nest in the regular expression, whose own limit is lower.
+        let escaped = |count: usize| Gate::parse(&format!("only files/{}", r"\{".repeat(count))).is_some();
+        assert_eq!([BRACES_MAX, BRACES_MAX + 1].map(escaped), [true, false]);
     }
 }
