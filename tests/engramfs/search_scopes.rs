@@ -209,6 +209,25 @@ fn a_query_by_id_takes_the_record_s_words_where_a_mode_asks_for_them() {
 }
 
 #[test]
+fn a_reason_is_given_where_the_mode_asked_for_can_not_be_had_and_only_there() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.commit(&who(), main, vec![put("a", Some(vec![1.0, 0.0]), Some("heron"))]).unwrap();
+    let no_text = |asked: &str| Some(format!("{asked} was asked for, and there is no text to compare with"));
+    for (query, mode, reason) in [
+        (json!({ "text": "heron", "mode": "text" }), "text", None),
+        (json!({ "vector": [1, 0], "mode": "vector" }), "vector", None),
+        (json!({ "id": "a", "mode": "vector" }), "vector", None),
+        (json!({ "text": "heron", "vector": [1, 0], "mode": "hybrid" }), "hybrid", None),
+        (json!({ "vector": [1, 0], "mode": "hybrid" }), "vector", no_text("hybrid")),
+        (json!({ "vector": [1, 0], "mode": "text" }), "vector", no_text("text")),
+    ] {
+        let answer = memory.ask(&View::Branch(main), &Query::parse(&query.to_string()).unwrap()).unwrap();
+        assert_eq!((answer.mode.to_string(), answer.reason), (mode.to_owned(), reason), "{query}");
+    }
+}
+
+#[test]
 fn equal_scores_put_passages_behind_records_by_path_and_line() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
