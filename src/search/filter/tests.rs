@@ -114,6 +114,23 @@ fn dots_reach_inside_unless_the_key_is_there_literally() {
 }
 
 #[test]
+fn the_weight_of_a_filter_counts_its_conditions_and_the_values_of_lists() {
+    for (filter, weight) in [
+        (json!({}), 1),
+        (json!({"a": 1}), 1),
+        (json!({"a": 1, "b": {"$exists": true}}), 3),
+        (json!({"$or": [{"a": 1}, {"b": 1}]}), 3),
+        (json!({"$not": {"a": 1}}), 2),
+        (json!({"a": {"$gte": 1, "$lt": 5}}), 3),
+        (json!({"a": {"$not": {"$gte": 1, "$lt": 5}}}), 4),
+        (json!({"a": {"$in": [1, 2, 3]}}), 4),
+        (json!({"a": {"$nin": [1, 2, 3]}}), 5),
+    ] {
+        assert_eq!(Filter::parse(&filter).unwrap().weight(), weight, "{filter}");
+    }
+}
+
+#[test]
 fn refusals_say_what_to_write() {
     refused(json!("x"), "write an object");
     refused(json!({"a": {"$regex": "x"}}), "$eq $ne $gt $gte $lt $lte $in $nin $exists $not");
