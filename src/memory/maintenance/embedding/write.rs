@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::disk::{Disk, ForgetfulDisk};
     use crate::embed::{EmbedError, Embedder, TextKind};
-    use crate::memory::{Actor, Environment, Kind, OpenMode, RecordEdit, RecordInput};
+    use crate::memory::{Actor, Environment, Kind, OpenMode, Query, RecordEdit, RecordInput, View};
 
     struct SameForAll;
 
@@ -156,7 +156,11 @@ mod tests {
         disk.remove("other").unwrap();
         put("third", "white wine".into()).unwrap();
         memory.wait_until_embedded();
-        let status = memory.status(&crate::memory::View::Branch(main)).unwrap();
+        let status = memory.status(&View::Branch(main)).unwrap();
         assert_eq!(status["index"]["unembedded"], 0, "{status}");
+        let query = Query::parse(r#"{"vector":[1,2],"mode":"vector"}"#).unwrap();
+        let hits = memory.ask(&View::Branch(main), &query).unwrap().hits;
+        let found: Vec<&str> = hits.iter().map(|hit| &*hit.id).collect();
+        assert_eq!(found, ["first", "second", "third"], "each by the vector of its text");
     }
 }
