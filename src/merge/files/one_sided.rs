@@ -8,7 +8,7 @@ use super::Rules;
 use super::conflict_policy::ConflictPolicy;
 use super::node_change::{NewBody, NodeChange, same_body};
 use super::node_map::{NodeId, NodeMap};
-use crate::workspace::{FileKind, FileNode, TreeDifference};
+use crate::workspace::{FileNode, TreeDifference};
 
 /// Tells such files from all others.
 pub(super) struct OneSidedFinder<'a, 'b> {
@@ -29,9 +29,10 @@ impl<'a, 'b> OneSidedFinder<'a, 'b> {
     /// between all sides would give.
     pub(super) fn change(&mut self, difference: &TreeDifference) -> Option<Option<NodeChange>> {
         let ((inode, old), (number, new)) = (difference.old.as_ref()?, difference.new.as_ref()?);
-        let is_file = |node: &FileNode| node.kind() != FileKind::Directory && node.nlink() == 1;
+        // No directory is among them: each has two links at least.
+        let has_one_link = |node: &FileNode| node.nlink() == 1;
         // The number alone does not tell: another file may have it in the other tree. No two files share a birth.
-        let stayed = inode == number && old.crtime == new.crtime && is_file(old) && is_file(new);
+        let stayed = inode == number && old.crtime == new.crtime && has_one_link(old) && has_one_link(new);
         if !stayed || !old.names().eq(new.names()) || !Arc::ptr_eq(self.trees.parent.node(*inode).ok()?, old) {
             return None;
         }
