@@ -157,6 +157,18 @@ fn holes_are_found_and_take_no_space() {
 }
 
 #[test]
+fn data_is_found_where_it_begins_and_not_in_the_hole_behind_it() {
+    let mut tree = Tree::default();
+    let file = create(&mut tree, ROOT, b"f");
+    for offset in [0, 65_536, 200_000] {
+        write(&mut tree, file, offset, b"data");
+    }
+    let content = tree.node(file).unwrap().content().unwrap();
+    let found = [0, 3, 4, 65_539, 65_540].map(|offset| content.next_data(offset));
+    assert_eq!(found, [0, 3, 65_536, 65_539, 196_608].map(Some));
+}
+
+#[test]
 fn a_cut_file_that_grows_again_shows_zeros() {
     let mut tree = Tree::default();
     let file = create(&mut tree, ROOT, b"f");
