@@ -1,7 +1,9 @@
 //! Single rules of POSIX and of the module, where chance seldom comes by.
 
 use super::super::apply::LINKS_MAX;
-use super::super::{Attrs, FILE_BYTES_MAX, FileOp, NewInode, NoPacks, ROOT, RangeOp, Tree, TreeError, XattrMode};
+use super::super::{
+    Attrs, FILE_BYTES_MAX, FileOp, NewInode, NoPacks, ROOT, RangeOp, Tree, TreeChange, TreeError, XattrMode,
+};
 use super::{create, made, mkdir, name, variant, write};
 use crate::object::Time;
 
@@ -231,4 +233,31 @@ fn grafted_and_replaced_nodes_take_everything_but_number_and_names() {
     assert_eq!(tree.path(copy).unwrap(), b"d/copy");
     assert_eq!(tree.totals().bytes, 0);
     assert!(matches!(tree.replace(directory, &node, Time(1)), Err(TreeError::IsDirectory)));
+}
+
+/// The lifetime of a file counts from then on.
+#[test]
+fn a_replacement_counts_as_written_where_bytes_or_target_are_others() {
+    let file = |text: &[u8]| {
+        let mut tree = Tree::default();
+        let inode = create(&mut tree, ROOT, b"f");
+        write(&mut tree, inode, 0, text);
+        tree
+    };
+    let link = |target: &[u8]| {
+        let mut tree = Tree::default();
+        made(&mut tree, ROOT, b"f", NewInode::Symlink(target.to_vec()));
+        tree
+    };
+    for (mut tree, other, is_written) in [
+        (file(b"same"), file(b"same"), false),
+        (file(b"old"), file(b"new"), true),
+        (link(b"same"), link(b"same"), false),
+        (link(b"old"), link(b"new"), true),
+    ] {
+        let inode = tree.resolve(b"f").unwrap();
+        let (before, change) = (tree.node(inode).unwrap().written, TreeChange::Replace { from: inode, inode });
+        tree.make_change(&change, (&other, true), Time(9), &NoPacks).unwrap();
+        assert_eq!(tree.node(inode).unwrap().written, if is_written { Time(9) } else { before });
+    }
 }
