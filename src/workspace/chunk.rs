@@ -319,3 +319,19 @@ impl Chunk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_that_grows_by_appends_has_room_for_twice_its_bytes_at_most() {
+        let piece = [1_u8; 1024];
+        let mut chunk = UnsealedChunk::new(piece.to_vec());
+        for at in (piece.len()..CHUNK_BYTES as usize).step_by(piece.len()) {
+            chunk.write(at, &piece);
+            let (room, end) = (chunk.buffer.read().capacity(), at + piece.len());
+            assert!(room <= (2 * end).min(CHUNK_BYTES as usize), "{room} bytes for {end}");
+        }
+    }
+}
