@@ -75,6 +75,28 @@ fn a_payload_shorter_than_its_fixed_part_is_damaged() {
     assert!(is_damaged(Segment::open(&blobs, name).unwrap().row_totals(0)));
 }
 
+#[test]
+fn a_row_wants_a_vector_of_its_text_unless_it_has_one_that_is_not_older() {
+    let blobs = blobs();
+    let version = |id: &str, has_vector: bool, vector_stale: bool, text: Option<&str>| {
+        let vector: Option<Arc<[f32]>> = has_vector.then(|| [1.0, 2.0].into());
+        let content = RecordContent { vector, text: text.map(Arc::from), metadata: "{}".into() };
+        Arc::new(Version::new(id.into(), content, Provenance { vector_stale, ..Provenance::sample() }))
+    };
+    let versions = [
+        version("a", false, false, Some("has no vector")),
+        version("b", true, false, Some("has a vector")),
+        version("c", true, true, Some("has an older vector")),
+        version("d", false, false, Some(" \n")),
+        version("e", false, false, None),
+    ];
+    let wanted = [Some("has no vector"), None, Some("has an older vector"), None, None];
+    assert_eq!(versions.each_ref().map(|version| version.derivable_text()), wanted);
+    let name = write_segment(&blobs, &versions.map(Row::Unsealed), 2).unwrap();
+    let segment = Segment::open(&blobs, name).unwrap();
+    assert_eq!([0, 1, 2, 3, 4].map(|row| segment.derivable_text(row).unwrap()), wanted);
+}
+
 /// Writes a file of derived vectors of one row and one vector of two numbers, whose footer and row say this.
 fn forged_vectors(blobs: &BlobStore, (dim, vectors): (u64, u64), number: u32) -> Hash {
     let (number, hash, floats) = (number.to_le_bytes(), [7; 32], [0; 8]);
