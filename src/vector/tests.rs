@@ -233,6 +233,21 @@ fn a_coarse_row_keeps_zeros_and_its_own_length() {
     assert!((own - exact).abs() < 1e-3 * exact, "{own} against {exact}");
 }
 
+/// A step that is wide enough for the large value would make zeros of all others.
+#[test]
+fn a_coarse_row_keeps_what_is_small_beside_one_large_value() {
+    let mut code = vec![8; 1000];
+    code[0] = 127;
+    let mut out = vec![0; CoarseRows::row_bytes(1000)];
+    let source = CoarseSource { bytes: &code, scale: 1.0, norm: 283.0, extra_dimension: 0.0 };
+    CoarseRows::rows_mut(&mut out, 1000).for_each(|place| source.write(Metric::Dot, place));
+    let mut others = code.clone();
+    others[0] = 0;
+    let query = CoarseQuery::new(Metric::Dot, CoarseSource { bytes: &others, ..source });
+    let (estimate, exact) = (query.estimate(CoarseRows::new(&out, 1000), 0), 999.0 * 64.0);
+    assert!((estimate - exact).abs() < 0.15 * exact, "{estimate} against {exact}");
+}
+
 #[test]
 fn damaged_factors_of_a_coarse_row_give_a_number() {
     let mut random = Random(13);
