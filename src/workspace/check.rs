@@ -22,7 +22,7 @@ impl Tree {
         }
         let entries = changes.removed.iter().chain(&changes.set).chain(&changes.removed_names);
         let named = entries.flat_map(|(parent, _, inode)| [*parent, *inode]);
-        let all: HashSet<u64> = changes.inodes_to_check.iter().copied().chain(named).collect();
+        let all: HashSet<u64> = changes.inodes.iter().copied().chain(named).collect();
         // Kept for all inodes, so that no directory is climbed twice.
         let mut reachable = HashSet::from([ROOT]);
         for inode in all {

@@ -28,8 +28,8 @@ pub(super) struct DeltaChanges<'a> {
     pub set: Vec<EntryLink>,
     /// Names that inodes had that are gone; no such entry may be left.
     pub removed_names: Vec<EntryLink>,
-    /// Inodes that must be looked at in the end.
-    pub inodes_to_check: HashSet<u64>,
+    /// Inodes that go, change or come, each once; those that are left must be looked at in the end.
+    pub inodes: HashSet<u64>,
     /// Directories whose directories must be counted in the end.
     pub directories_to_count: HashSet<u64>,
 }
@@ -90,6 +90,7 @@ impl Tree {
         // A clone is changed, which an error drops: totals may be half done on the way.
         self.totals.subtract(TreeTotals::from_node(&old));
         self.unsealed.remove(&inode);
+        changes.inodes.insert(inode);
         // Its entries go with it, so the inodes that they lead to have to lose those names.
         for (name, child) in old.directory().into_iter().flat_map(|directory| &directory.entries) {
             changes.removed.push((inode, name.clone(), *child));
@@ -104,6 +105,10 @@ impl Tree {
         changes: &mut DeltaChanges<'_>,
         input: &mut Reader<'_>,
     ) -> Result<(), TreeError> {
+        // A second body would be applied to the first one, and `relink` would not know which names the base gave it.
+        if !changes.inodes.insert(inode) {
+            return Err(TreeError::Stored("an inode is there twice"));
+        }
         let old = self.nodes.get(inode).cloned();
         let kind = input.byte()?;
         let (mode, uid, epoch, gid) = (read_u32(input)?, read_u32(input)?, read_u32(input)?, read_u32(input)?);
@@ -142,7 +147,6 @@ impl Tree {
             self.totals
                 .replace(old.as_deref().map(TreeTotals::from_node).unwrap_or_default(), TreeTotals::from_node(&node));
         }
-        changes.inodes_to_check.insert(inode);
         self.nodes.insert(inode, Arc::new(node));
         Ok(())
     }

@@ -58,6 +58,22 @@ fn a_circle_of_directories_is_refused() {
     assert!(base.with_delta(&base.delta_from(&base).unwrap()).is_ok());
 }
 
+#[test]
+fn an_inode_that_stands_twice_is_refused() {
+    let mut base = Tree::default();
+    let file = create(&mut base, ROOT, b"f");
+    let mut tree = base.clone();
+    write(&mut tree, file, 0, b"text");
+    let bytes = tree.delta_from(&base).unwrap();
+    // Version, next inode, no packs, none gone, one changed: a byte each.
+    let (start, node) = (&bytes[..3], &bytes[5..]);
+    let read = |lists: &[u8]| base.with_delta(&[start, lists].concat());
+    assert_eq!(read(&[&[0, 1][..], node].concat()).unwrap().hash(), tree.hash());
+    for twice in [[&[0, 2][..], node, node].concat(), [&[1, file as u8, 1][..], node].concat()] {
+        assert!(matches!(read(&twice), Err(TreeError::Stored("an inode is there twice"))));
+    }
+}
+
 /// Flips one bit of a file in the blob store.
 fn flip(pack_store: &PackStore, name: &Hash, offset: u64, bit: usize) {
     let file = pack_store.disk.open_write(&pack_store.blobs.path(name)).unwrap();
