@@ -31,11 +31,11 @@ impl Links {
         };
     }
 
-    /// Takes a name away, if it is there.
+    /// Takes a name away that is there.
     pub fn remove(&mut self, parent: u64, name: &FileName) {
         *self = match std::mem::replace(self, Links::None) {
-            Links::One(other, old) if other == parent && old == *name => Links::None,
-            links @ (Links::Root | Links::None | Links::One(..)) => links,
+            Links::Root => Links::Root,
+            Links::None | Links::One(..) => Links::None,
             Links::Many(mut all) => {
                 all.remove(&(parent, name.clone()));
                 match (all.len(), all.get_min()) {
