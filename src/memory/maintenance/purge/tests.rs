@@ -74,6 +74,25 @@ fn holds_secret(disk: &ForgetfulDisk) -> bool {
     disk.files().iter().any(|(path, _)| disk.bytes(path).unwrap().windows(7).any(|window| window == b"hunter2"))
 }
 
+/// What comes after the search is looked through once the purge has its entry, so the search has to read up to there.
+#[test]
+fn the_lines_that_the_newest_entry_quotes_go() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk);
+    memory.stop_maintenance();
+    let main = memory.root("main").unwrap();
+    write(&memory, main, "{\"event_id\":1,\"v\":0}\n");
+    let child = memory.fork(&who(), main, "child", None).unwrap();
+    write(&memory, child, "{\"event_id\":1,\"v\":\"hunter2\"}\n");
+    write(&memory, main, "{\"event_id\":1,\"v\":\"other\"}\n");
+    memory.merge(&who(), child, MergeKind::Promote, false).unwrap();
+    let quotes = |line: &String| line.contains("hunter2");
+    assert!(memory.lineage_lines(main, false).unwrap().last().is_some_and(quotes), "a control");
+    memory.purge(&who(), main, &["files/dump.jsonl".into()], PurgeOptions::default()).unwrap();
+    assert!(!memory.lineage_lines(main, false).unwrap().iter().any(quotes));
+    assert!(!holds_secret(&disk));
+}
+
 #[test]
 fn gc_finishes_a_purge_that_is_left_over_or_says_that_it_could_not() {
     let disk = ForgetfulDisk::new();
