@@ -196,6 +196,24 @@ fn a_copy_shares_whole_chunks() {
     assert_eq!((other.size(), one.hash()), (150_000, other.hash()));
 }
 
+/// A chunk that is shared comes whole, so that one that is copied in part must not be shared.
+#[test]
+fn a_copy_neither_takes_nor_overwrites_what_lies_behind_its_range() {
+    // The range ends with the source alone, then with the target alone.
+    for (source, target, copied) in [("new", "old text", "new text"), ("new text", "old", "new\0\0\0\0\0")] {
+        let mut tree = Tree::default();
+        let (from, to) = (create(&mut tree, ROOT, b"f"), create(&mut tree, ROOT, b"t"));
+        write(&mut tree, from, 0, source.as_bytes());
+        write(&mut tree, to, 0, target.as_bytes());
+        let copy = FileOp::Copy { from, from_offset: 0, to, to_offset: 0, length: 3 };
+        tree.apply(&copy, Time(3), &NoPacks).unwrap();
+        // A file that grows shows what its last chunk has behind its end.
+        let attrs = Attrs { size: Some(8), ..Attrs::default() };
+        tree.apply(&FileOp::SetAttr { inode: to, attrs }, Time(4), &NoPacks).unwrap();
+        assert_eq!(tree.read(to, 0, 99, &NoPacks).unwrap(), copied.as_bytes(), "{source:?} over {target:?}");
+    }
+}
+
 #[test]
 fn appends_share_one_buffer_also_while_older_trees_are_held() {
     let mut tree = Tree::default();
