@@ -269,8 +269,11 @@ pub(in crate::memory) fn check_part(blobs: &BlobStore, name: Hash) -> Option<Res
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
+    use crate::memory::{Actor, Environment, Memory, OpenMode};
 
     /// If the rename came before the sync, a power cut between them could leave part of the new manifest, and the one
     /// before would be gone.
@@ -298,5 +301,27 @@ mod tests {
             }
         }
         assert!(old > 0 && new > 0, "{old} cuts left the old manifest, {new} the new one");
+    }
+
+    /// The text of each may take 64 KiB, and parts that are too large have all written again.
+    #[test]
+    fn a_part_has_the_new_checkpoints_of_a_branch_and_not_those_before() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, environment).unwrap();
+        memory.stop_maintenance();
+        let (main, text) = (memory.root("main").unwrap(), "x".repeat(10_000));
+        let stored_bytes = || memory.storage.manifest.lock().bytes();
+        let part_bytes = |numbers: Range<u32>| {
+            let before = stored_bytes();
+            for number in numbers {
+                memory.import_checkpoint(&who, main, &format!("label-{number}"), Some(&text)).unwrap();
+            }
+            memory.seal().unwrap();
+            stored_bytes() - before
+        };
+        let (ten, one) = (part_bytes(0..10), part_bytes(10..11));
+        assert!(ten > 100_000 && one < 20_000, "{ten} bytes with ten checkpoints, {one} with one more");
     }
 }
