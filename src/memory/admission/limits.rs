@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::disk::ForgetfulDisk;
-    use crate::memory::{Actor, Environment, OpenMode};
+    use crate::memory::{Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, NewInode, OpenMode, XattrMode};
 
     #[test]
     fn callers_have_three_quarters_of_the_memory_and_one_of_several_a_fourth() {
@@ -199,5 +199,36 @@ mod tests {
             drop(held);
             assert_eq!(memory.admission.files_held.retained_limit_bytes(), limit_bytes / 8, "of earlier states");
         }
+    }
+
+    /// Checkpoints are taken between two seals that together hold more than anybody asked for at once.
+    #[test]
+    fn who_has_no_room_is_told_what_checkpoints_hold_that_only_a_seal_found() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        assert_eq!(memory.limit_memory(8 << 20, true, Box::new(|_| 0)), None);
+        let main = memory.root("main").unwrap();
+        let name = |name: &[u8]| FileName::new(name).unwrap();
+        let make = |name| {
+            let make = NewInode::File;
+            memory.edit(&who, main, FileOp::Create { parent: FILES_ROOT, name, make, mode: 0o644, uid: 0, gid: 0 })
+        };
+        for number in 0..3 {
+            let inode = make(name(b"file")).unwrap().inode;
+            for number in 0..17 {
+                let (name, value) = (format!("user.{number}").into_bytes(), vec![1; 60_000]);
+                memory.edit(&who, main, FileOp::SetXattr { inode, name, value, how: XattrMode::Any }).unwrap();
+            }
+            memory.checkpoint(&who, main, &format!("with-file-{number}"), None).unwrap();
+            let unlink = FileOp::Unlink { parent: FILES_ROOT, name: name(b"file"), keep: false };
+            memory.edit(&who, main, unlink).unwrap();
+        }
+        memory.seal_and_reclaim().unwrap();
+        let refused = make(name(b"more")).unwrap_err();
+        let EditError::Refused(refused) = refused else { panic!("{refused:?}") };
+        assert_eq!(refused.code(), "memory_share");
+        // Three times about a MB, of at most 2 MiB.
+        assert!(refused.to_string().contains("holds 2 MiB"), "{refused}");
     }
 }
