@@ -240,3 +240,35 @@ fn not_signed(seq: u64) -> Error {
         "entry {seq} is not signed by the store's key, or an entry before it was changed or removed"
     ))
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Environment, Memory, OpenMode, SharedLogEntryInput};
+
+    #[test]
+    fn an_opening_counts_what_waits_for_a_seal_as_its_writer_did() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let open = |mode| {
+            let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
+            Memory::open_on(disk.clone(), mode, None, environment).unwrap()
+        };
+        let memory = open(OpenMode::Create);
+        let main = memory.root("main").unwrap();
+        let check = |what: &str| {
+            assert_eq!(open(OpenMode::ReadOnly).unsealed_bytes(), memory.unsealed_bytes(), "{what}");
+        };
+        memory.append_log(&who, main, &[SharedLogEntryInput::parse("an entry").unwrap()]).unwrap();
+        check("a command");
+        memory.move_cursor(&who, main, 1).unwrap();
+        check("a cursor");
+        memory.claim_signal(&who, main, &"key".into(), 0o644).unwrap();
+        check("a signal");
+        let _lease = memory.hold_lease(&who, main).unwrap();
+        check("a lease");
+    }
+}
