@@ -132,6 +132,16 @@ mod tests {
     }
 
     #[test]
+    fn of_two_lines_of_one_key_written_at_the_same_time_the_childs_stays() {
+        let (child, parent) = ("{\"id\":1,\"v\":\"c\"}\n", "{\"id\":1,\"v\":\"p\"}\n");
+        let mut contents = contents(None, child.as_bytes(), parent.as_bytes());
+        contents.child.modified = contents.parent.modified;
+        let merged = merge_contents(&FileMergeKind::new(&UNION, "id"), &contents, Strategy::NewestWins);
+        assert_eq!(merged.choice, ContentChoice::Child);
+        assert_eq!(merged.losers, [line(Side::Parent, "{\"id\":1,\"v\":\"p\"}")]);
+    }
+
+    #[test]
     fn the_one_side_that_changed_a_line_wins_whoever_wrote_later() {
         let base = "{\"id\":1}\n{\"id\":2}\n";
         let merged = check(
