@@ -457,9 +457,13 @@ fn events_grow_under_their_reader_and_wake_who_waits() {
 #[test]
 fn who_seeks_to_the_end_of_the_events_waits_for_new_ones() {
     let rig = with_records();
-    let handle = rig.open("main/events.jsonl", libc::O_RDONLY).unwrap();
-    rig.fs.getattr(rig.who, rig.ino("main/events.jsonl").unwrap(), Some(handle)).unwrap();
-    assert_eq!(rig.fs.poll(handle, None), Ok(false));
+    rig.write("main/shared/log/append", "an entry\n").unwrap();
+    for path in ["main/events.jsonl", "main/shared/events.jsonl"] {
+        let handle = rig.open(path, libc::O_RDONLY).unwrap();
+        assert_eq!(rig.fs.poll(handle, None), Ok(true), "{path}");
+        rig.fs.getattr(rig.who, rig.ino(path).unwrap(), Some(handle)).unwrap();
+        assert_eq!(rig.fs.poll(handle, None), Ok(false), "{path}");
+    }
 }
 
 #[test]
