@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engramfs::memory::{RecordInput, RecordPatch};
+use engramfs::record::filterable_metadata;
 use engramfs::search::{Filter, Query};
 use engramfs::vector::Metric;
 use serde_json::{Value, json};
@@ -21,7 +22,10 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
             records.insert(Arc::<str>::from(id), engramfs_fuzz::whole(record));
         }
     }
-    let matching = |record: &RecordInput| parsed.matches(&serde_json::from_str(&record.metadata).expect("it is JSON"));
+    let matching = |record: &RecordInput| {
+        let metadata = serde_json::from_str(&record.metadata).expect("it is JSON");
+        parsed.matches(&filterable_metadata(metadata, &engramfs_fuzz::provenance()))
+    };
     let expected: Vec<Arc<str>> =
         records.iter().filter(|(_, record)| matching(record)).map(|(id, _)| id.clone()).collect();
     let query = json!({ "vector": [1], "k": 1000, "filter": filter }).to_string();

@@ -66,9 +66,9 @@ pub fn whole(patch: RecordPatch) -> RecordInput {
     RecordInput { vector: patch.vector.flatten(), text: patch.text.flatten(), metadata }
 }
 
-/// Returns a branch with these records in memory, and one with the same records in a segment.
-pub fn branches(records: &BTreeMap<Arc<str>, RecordInput>) -> [Arc<BranchVersion>; 2] {
-    let provenance = Provenance {
+/// Returns who wrote the records of [`branches`], where and when.
+pub fn provenance() -> Provenance {
+    Provenance {
         created: Time(1),
         modified: Time(2),
         branch: "main".into(),
@@ -77,10 +77,14 @@ pub fn branches(records: &BTreeMap<Arc<str>, RecordInput>) -> [Arc<BranchVersion
         task: "t".into(),
         uid: 1000,
         vector_stale: false,
-    };
+    }
+}
+
+/// Returns a branch with these records in memory, and one with the same records in a segment.
+pub fn branches(records: &BTreeMap<Arc<str>, RecordInput>) -> [Arc<BranchVersion>; 2] {
     let version = |(id, input): (&Arc<str>, &RecordInput)| {
         let RecordInput { vector, text, metadata } = input.clone();
-        Row::Unsealed(Arc::new(Version::new(id.clone(), RecordContent { vector, text, metadata }, provenance.clone())))
+        Row::Unsealed(Arc::new(Version::new(id.clone(), RecordContent { vector, text, metadata }, provenance())))
     };
     let rows: Vec<Row> = records.iter().map(version).collect();
     let dim = records.values().find_map(|input| input.vector.as_ref()).map_or(0, |vector| vector.len());

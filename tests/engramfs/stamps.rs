@@ -1,10 +1,10 @@
 //! Who wrote a version, where and when: filters find it, and hits show it.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, BranchId, Memory, MergeKind, Query, RecordEdit, Setting, View};
+use engramfs::memory::{Actor, BranchId, Memory, MergeKind, Query, RecordEdit, RecordInput, Setting, View};
 use serde_json::{Value, json};
 
-use crate::support::{delete, main_of, open, put, who};
+use crate::support::{delete, main_of, open, put, record_input, who};
 
 fn found(memory: &Memory, branch: BranchId, filter: &Value) -> Vec<String> {
     let query = json!({ "text": "word", "k": 100, "filter": filter }).to_string();
@@ -47,6 +47,25 @@ fn filters_find_versions_by_who_wrote_them_where_and_when() {
     }
     let refused = Query::parse(r#"{"text":"word","filter":{"@created":{"$gt":"yesterday"}}}"#).unwrap_err();
     assert!(refused.hint().contains("2026-01-31T12:00:00Z"), "{refused}; {}", refused.hint());
+}
+
+#[test]
+fn keys_of_the_metadata_do_not_say_who_wrote_a_version() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let input = RecordInput {
+        metadata: r#"{"@uid":7,"@agent":"forged","@other":1}"#.into(),
+        ..record_input(None, Some("word"))
+    };
+    memory.commit(&who(), main, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
+    for sealed in [false, true] {
+        if sealed {
+            memory.seal().unwrap();
+        }
+        let by = |filter: Value| found(&memory, main, &filter).join(" ");
+        assert_eq!([by(json!({ "@uid": 7 })), by(json!({ "@agent": "forged" }))], ["", ""], "{sealed}");
+        assert_eq!([by(json!({ "@uid": who().uid })), by(json!({ "@other": 1 }))], ["a", "a"], "{sealed}");
+    }
 }
 
 #[test]
