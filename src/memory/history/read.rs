@@ -217,12 +217,12 @@ impl<'a> HistoryReader<'a> {
             if at > 0 {
                 let before = step(at - 1)?;
                 let hit = if at < count { Some(step(at)?) } else { found };
-                return hit.map(|hit| Ok((before, hit.check_place(branch, last_seq)?))).transpose();
+                return hit.map(|hit| Ok((before, hit.check_up_to(branch, last_seq)?))).transpose();
             }
             // All values here are more, so it is this first step, unless an older piece has such a value as well.
             found = Some(step(0)?);
         }
-        found.map(|hit| Ok((TimelineStep::default(), hit.check_place(branch, last_seq)?))).transpose()
+        found.map(|hit| Ok((TimelineStep::default(), hit.check_up_to(branch, last_seq)?))).transpose()
     }
 
     /// Returns the length of a history up to an entry, in bytes. Fails as [`HistoryReader::timeline_point`] does.
@@ -290,7 +290,7 @@ impl<'a> HistoryReader<'a> {
 
 impl TimelineStep {
     /// Lines are followed from a fork to entries before it, so a step of a later entry could lead round in a circle.
-    fn check_place(self, branch: u64, last_seq: u64) -> Result<TimelineStep, Error> {
+    fn check_up_to(self, branch: u64, last_seq: u64) -> Result<TimelineStep, Error> {
         if self.seq <= last_seq { Ok(self) } else { Err(misplaced_entry(branch)) }
     }
 }

@@ -239,7 +239,6 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::object::Time;
     use crate::record::{Provenance, RecordContent, Version};
 
     /// Others wait for their turn meanwhile, and nothing else lets them have it before all records are planned.
@@ -247,19 +246,9 @@ mod tests {
     fn a_plan_pauses_after_each_1024_records() {
         let base = BranchVersion::default();
         let mut child = base.clone();
-        let provenance = Provenance {
-            created: Time(1),
-            modified: Time(1),
-            branch: "child".into(),
-            agent: "ann".into(),
-            session: "".into(),
-            task: "".into(),
-            uid: 1000,
-            vector_stale: false,
-        };
         for number in 0..2_100 {
             let content = RecordContent { vector: None, text: Some("a text".into()), metadata: "{}".into() };
-            let version = Version::new(format!("r{number}").into(), content, provenance.clone());
+            let version = Version::new(format!("r{number}").into(), content, Provenance::sample());
             child.put(Row::Unsealed(Arc::new(version))).unwrap();
         }
         let sides = Sides { base: &base, child: &child, parent: &base, name: "child" };

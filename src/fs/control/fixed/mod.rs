@@ -1,7 +1,7 @@
 //! The fixed names of a branch's directory, and how each control file shows its length and opens.
 //!
-//! A control file is a [`Document`], and all that this page has to know of it follows from that, or a variant of [`ControlFile`]
-//! with a row of [`FIXED`] and an arm of [`ControlFile::has_length`], [`ControlFile::has_slow_writes`] and [`ControlFile::open`].
+//! A control file is either a [`Document`], which is listed and opened without a change here, or a variant of [`ControlFile`] with
+//! a row of [`FIXED`] and an arm of [`ControlFile::has_length`], [`ControlFile::has_slow_writes`] and [`ControlFile::open`].
 
 mod ctl;
 mod history;
@@ -132,13 +132,13 @@ fn document(document: Document) -> FixedName {
 /// Returns the names of a view's directory, in the order of its listing.
 fn directory_names(view: &View) -> impl Iterator<Item = FixedName> {
     let documents = Document::ALL.into_iter().map(document);
-    documents.chain(FIXED).chain(matches!(view, View::Proposal(..)).then_some(PLAN))
+    documents.chain(FIXED.iter().copied()).chain(matches!(view, View::Proposal(..)).then_some(PLAN))
 }
 
 fn fixed_name(entry: FixedEntry) -> FixedName {
     match entry {
-        FixedEntry::File(ControlFile::Document(of)) => document(of),
-        _ => FIXED.into_iter().find(|fixed| fixed.entry == entry).unwrap_or(PLAN),
+        FixedEntry::File(ControlFile::Document(one)) => document(one),
+        _ => FIXED.iter().find(|fixed| fixed.entry == entry).copied().unwrap_or(PLAN),
     }
 }
 
