@@ -73,6 +73,7 @@ impl ControlNodeOps<'_> {
         let before = files()?;
         mount.memory.chown(&mount.actor(caller), branch, uid)?;
         mount.invalidate_changed_files(branch, before, files()?);
+        mount.invalidate_earlier_owners(branch);
         Ok(())
     }
 

@@ -131,6 +131,11 @@ impl InodeMap {
         self.find_slot(files).is_some()
     }
 
+    /// Returns the trees of a branch whose files the kernel may know, those of its earlier states among them.
+    pub fn known_trees(&self, branch: BranchId) -> Vec<FileTreeId> {
+        self.known.read().slots.keys().filter(|files| files.view.branch() == branch).cloned().collect()
+    }
+
     /// Returns what has a number; nothing for one that no file ever got.
     pub fn find(&self, number: u64) -> Option<(FileTreeId, u64)> {
         let known = self.known.read();

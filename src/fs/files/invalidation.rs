@@ -9,7 +9,7 @@ use super::open_inodes::InodeKey;
 use super::{Area, FileTreeId};
 use crate::fs::kernel_notifier::Kernel;
 use crate::fs::mount_context::{Caller, MountContext};
-use crate::memory::{BranchId, ChangedNode, FileNode, FileOp, Tree};
+use crate::memory::{BranchId, ChangedNode, FileNode, FileOp, Tree, View};
 
 impl MountContext {
     /// Has the kernel forget what differs between the files of a branch before and after something
@@ -25,6 +25,26 @@ impl MountContext {
                 if inode_map.may_be_known_to_kernel(&tree_id) {
                     forget_changed(kernel, |inode| inode_map.ino(&tree_id, inode), &before, &after);
                     forget_owners(kernel, |inode| inode_map.ino(&tree_id, inode), &before, &after);
+                }
+            }),
+        );
+    }
+
+    /// Has the kernel forget the attributes of all files in earlier states of a branch: those belong to whoever owns
+    /// the branch, which has just changed.
+    pub fn invalidate_earlier_owners(&self, branch: BranchId) {
+        let inode_map = self.inode_map.clone();
+        let is_earlier = |id: &FileTreeId| id.area == Area::Files && id.view != View::Branch(branch);
+        let known = inode_map.known_trees(branch).into_iter().filter(is_earlier);
+        let trees: Vec<(FileTreeId, Tree)> =
+            known.filter_map(|id| self.memory.files(&id.view).ok().map(|tree| (id, tree))).collect();
+        self.notifier.notify_and_wait(
+            branch,
+            Box::new(move |kernel| {
+                for (id, tree) in &trees {
+                    tree.inodes()
+                        .filter_map(|inode| inode_map.ino(id, inode))
+                        .for_each(|ino| kernel.forget_attributes(ino));
                 }
             }),
         );

@@ -315,13 +315,17 @@ fn the_kernel_forgets_the_pages_of_what_was_moved_and_changed_or_comes_back() {
 fn the_kernel_forgets_the_attributes_of_files_that_are_given_away_with_their_branch() {
     let rig = filled();
     rig.mkdir("main/branches/x").unwrap();
-    let [branch, a, b] = ["", "/files/a", "/files/d/b"].map(|path| rig.ino(&format!("main/branches/x{path}")).unwrap());
+    rig.mkdir("main/branches/x/checkpoints/v1").unwrap();
+    let paths = ["", "/files/a", "/files/d/b", "/checkpoints/v1/files/a"];
+    let [branch, a, b, earlier] = paths.map(|path| rig.ino(&format!("main/branches/x{path}")).unwrap());
     let told = Told::by(&rig);
     let changes = AttrChanges { uid: Some(ANN.uid), ..AttrChanges::default() };
     rig.fs.setattr(ROOT, branch, changes, None).unwrap();
-    assert_eq!(rig.stat("main/branches/x/files/a").unwrap().uid, ANN.uid);
+    for path in &paths[1..] {
+        assert_eq!(rig.stat(&format!("main/branches/x{path}")).unwrap().uid, ANN.uid, "{path}");
+    }
     let files = told.files.lock().clone();
-    assert!(files.contains(&a) && files.contains(&b), "{files:?}");
+    assert!([a, b, earlier].iter().all(|ino| files.contains(ino)), "{files:?}");
     assert!(told.contents.lock().is_empty(), "their pages are still right");
 }
 
