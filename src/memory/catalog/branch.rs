@@ -338,6 +338,6 @@ impl Deref for BranchRef {
 }
 
 /// Returns the name path of a branch: that of its parent and its own name with `/` between, or its name alone.
-pub(super) fn name_path(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
+pub(in crate::memory) fn name_path(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
     parent.map_or_else(|| name.clone(), |parent| format!("{}/{name}", parent.path).into())
 }

@@ -321,7 +321,7 @@ impl Catalog {
     }
 
     /// Works out the paths of a branch and of all below it, after a name on the way changed.
-    pub(in crate::memory) fn recompute_paths(&mut self, top: BranchId) {
+    pub(super) fn recompute_paths(&mut self, top: BranchId) {
         let mut left = vec![top];
         while let Some(id) = left.pop() {
             let Some(branch) = self.branches.get(&id) else { continue };

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use imbl::OrdMap;
+
 use super::{ManifestFiles, ManifestPart, StoredManifest};
 use crate::branch::{BranchVersion, WrittenStates};
 use crate::memory::catalog::agents::AgentHolder;
@@ -10,7 +12,7 @@ use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::shared_log::{SharedLogCursor, SharedLogTotals};
 use crate::memory::catalog::signals::Signal;
 use crate::memory::catalog::{
-    Branch, BranchId, BranchRef, Catalog, Checkpoint, EndedBranch, LeaseState, Proposal, Resolution, Review,
+    Branch, BranchId, BranchRef, Catalog, Checkpoint, EndedBranch, LeaseState, Proposal, Resolution, Review, name_path,
 };
 use crate::memory::storage::trees::StoredTree;
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
@@ -130,11 +132,14 @@ impl PartReader {
         let (files_of_states, ended) = (std::mem::take(&mut self.retained), std::mem::take(&mut self.ended));
         let mut states = StateLoader { read: &self, files, states: HashMap::new(), trees: HashMap::new() };
         for (id, row) in branches {
-            let branch = row.into_branch(BranchId(id), &mut states)?;
+            let mut branch = row.into_branch(BranchId(id), &mut states)?;
             // Two branches with one number would give different files the same inode number.
             if !catalog.numbers.reserve(branch.number) {
                 return Err(CodecError::Number);
             }
+            // A branch is made after its parent and has a greater number, so that the parent is there by now.
+            let parent = branch.parent.map(|parent| catalog.branches.get(&parent).ok_or(CodecError::Number));
+            branch.path = name_path(parent.transpose()?.map(|parent| &**parent), &branch.name);
             catalog.branches.insert(branch.id, BranchRef::new(branch));
         }
         let mut retained = Vec::new();
@@ -148,7 +153,6 @@ impl PartReader {
         catalog.retained.files = Arc::new(retained);
         catalog.retained.ended = ended.into_iter().map(|(entry, ended)| (entry, Arc::new(ended))).collect();
         let states = states.states;
-        // Once all branches are there, as each is put into its parent and paths go down from the roots.
         link_branches(&mut catalog);
         let mut stored = StoredManifest::new(catalog, parts);
         for ((number, _), (state, snapshot)) in states {
@@ -264,13 +268,12 @@ impl ManifestRow {
         read_map_changes(input, &mut self.agents, text, AgentHolder::read)
     }
 
-    /// Returns the branch; path and children are left to `link_branches`, which needs all of them.
+    /// Returns the branch without its path and its children, which follow from the other branches.
     fn into_branch(self, id: BranchId, states: &mut StateLoader<'_>) -> Result<Branch, CodecError> {
         let mut branch = Branch {
             id,
             number: self.number,
             name: self.name,
-            // Set by `link_branches`, as are the children.
             path: Arc::default(),
             parent: Some(BranchId(self.parent)).filter(|id| id.0 != 0),
             root: BranchId(self.root),
@@ -348,17 +351,21 @@ fn to_u32(number: u64) -> Result<u32, CodecError> {
     u32::try_from(number).map_err(|_| CodecError::Number)
 }
 
-/// Derives roots, children and paths, which are not stored.
+/// Derives roots and children, which are not stored.
 fn link_branches(catalog: &mut Catalog) {
     // Those that hold the entries of logs are found by the branches whose logs they are.
     let named = catalog.branches.values().filter(|branch| branch.log_totals.is_none());
-    let all: Vec<_> = named.map(|branch| (branch.id, branch.parent, branch.name.clone())).collect();
-    for (id, parent, name) in all {
-        match parent.and_then(|parent| catalog.branches.get_mut(&parent)) {
-            Some(parent) => parent.make_mut().children.insert(name, id),
-            None => catalog.roots.insert(name, id),
+    let mut children: HashMap<BranchId, OrdMap<Arc<str>, BranchId>> = HashMap::new();
+    for branch in named {
+        let siblings = match branch.parent {
+            Some(parent) => children.entry(parent).or_default(),
+            None => &mut catalog.roots,
         };
+        siblings.insert(branch.name.clone(), branch.id);
     }
-    let roots: Vec<_> = catalog.roots.values().copied().collect();
-    roots.into_iter().for_each(|root| catalog.recompute_paths(root));
+    for (parent, children) in children {
+        if let Some(parent) = catalog.branches.get_mut(&parent) {
+            parent.make_mut().children = children;
+        }
+    }
 }
