@@ -61,7 +61,7 @@ impl Step {
     }
 }
 
-struct World {
+struct Harness {
     disk: ForgetfulDisk,
     memory: Arc<Memory>,
     branches: Vec<ModelBranch>,
@@ -70,15 +70,15 @@ struct World {
     chance: Chance,
 }
 
-impl World {
-    fn new() -> World {
+impl Harness {
+    fn new() -> Harness {
         let disk = ForgetfulDisk::new();
         let memory = open(&disk).unwrap();
         let main = ModelBranch { path: "main".into(), alive: true, strategy: "newest-wins", ..Default::default() };
         let ids = HashMap::from([(0, main_of(&memory))]);
         let mut main = main;
         main.note(ids[&0].0);
-        World { disk, memory, branches: vec![main], ids, clock: 0, chance: Chance(0) }
+        Harness { disk, memory, branches: vec![main], ids, clock: 0, chance: Chance(0) }
     }
 
     fn pick(&mut self) -> usize {
@@ -426,16 +426,16 @@ fn random_histories_agree_with_the_model() {
         let mut chance = Chance(seed);
         let steps: Vec<Step> = (0..300).map(|_| Step::random(&mut chance)).collect();
         run_steps(seed, &steps, |steps| {
-            let mut world = World::new();
+            let mut harness = Harness::new();
             for (number, step) in steps.iter().enumerate() {
-                world.step(*step);
+                harness.step(*step);
                 if number % 5 == 0 {
-                    world.check();
+                    harness.check();
                 }
             }
-            world.check();
-            world.memory.close().unwrap();
-            verify(&world.disk).unwrap();
+            harness.check();
+            harness.memory.close().unwrap();
+            verify(&harness.disk).unwrap();
         });
     }
 }

@@ -362,7 +362,7 @@ mod tests {
         let before = catalog.clone();
         catalog.rename(BranchId(2), "c".into(), 6);
         assert_eq!(paths(&catalog), ["main", "main/c", "main/c/b", "main/c/b/d", "main/e"]);
-        assert_eq!(paths(&before)[3], "main/a/b/d", "an earlier world stays as it was");
+        assert_eq!(paths(&before)[3], "main/a/b/d", "an earlier catalog stays as it was");
         assert_eq!(catalog.resolve("main/c/b/d").ok(), Some(BranchId(4)));
     }
 }
