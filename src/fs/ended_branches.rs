@@ -32,12 +32,15 @@ impl EndedBranches {
     pub fn note(&self, change: &BranchEvent, parent: Option<&str>, time: Time) {
         let path = change.path_before().unwrap_or("the branch");
         let path = path.to_owned();
-        let refusal = Arc::new(match (change.op, parent) {
+        let refusal = match (change.op, parent) {
             ("merge", Some(parent)) => Refusal::Merged { path, parent: parent.to_owned(), time },
             _ => Refusal::Discarded { path, time },
-        });
-        let branch_end =
-            BranchEnd { branch: change.branch, parent: change.parent, refusal, informed_uids: HashSet::new() };
+        };
+        self.remember(change.branch, change.parent, refusal);
+    }
+
+    fn remember(&self, branch: BranchId, parent: Option<BranchId>, refusal: Refusal) {
+        let branch_end = BranchEnd { branch, parent, refusal: Arc::new(refusal), informed_uids: HashSet::new() };
         let mut branches = self.branches.lock();
         branches.push_back(branch_end);
         if branches.len() > BRANCHES_MAX {
@@ -56,5 +59,45 @@ impl EndedBranches {
     /// Returns the parent of a branch that is gone; none for a root branch, and for one whose end is not remembered.
     pub fn parent(&self, branch: BranchId) -> Option<BranchId> {
         self.branches.lock().iter().find(|branch_end| branch_end.branch == branch)?.parent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: BranchId = BranchId(u64::MAX);
+
+    /// As many branches that were discarded, numbered from 0 on.
+    fn with_ends(count: u64) -> EndedBranches {
+        let ended = EndedBranches::default();
+        for number in 0..count {
+            let refusal = Refusal::Discarded { path: format!("main/b{number}"), time: Time(0) };
+            ended.remember(BranchId(number), Some(PARENT), refusal);
+        }
+        ended
+    }
+
+    #[test]
+    fn the_last_1024_branches_that_ended_are_remembered() {
+        let ended = with_ends(1_025);
+        let told = |number: u64| {
+            let (why, parent) = ended.take_unreported(BranchId(number), 1000)?;
+            Some((why.to_string().contains(&format!("main/b{number} ")), parent))
+        };
+        assert_eq!((told(0), ended.parent(BranchId(0))), (None, None));
+        for number in 1..1_025 {
+            assert_eq!(ended.parent(BranchId(number)), Some(PARENT), "{number}");
+            assert_eq!(told(number), Some((true, Some(PARENT))), "{number}");
+        }
+    }
+
+    #[test]
+    fn of_a_branch_that_ended_64_users_are_told_once_each() {
+        let ended = with_ends(2);
+        let is_told = |number: u64, uid: u32| ended.take_unreported(BranchId(number), uid).is_some();
+        assert!((0..64).all(|uid| is_told(0, uid)));
+        assert_eq!([is_told(0, 64), is_told(0, 0)], [false, false]);
+        assert!(is_told(1, 64), "of each branch others are told");
     }
 }
