@@ -174,12 +174,37 @@ impl Memory {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::{Actor, Environment, Kind, OpenMode, Query, RecordEdit, RecordInput, View};
 
+    thread_local! {
+        static LOGGED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// A log that keeps the lines of each thread for that thread, as tests run side by side in one process.
+    struct ThreadLog;
+
+    impl log::Log for ThreadLog {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            let line = format!("{}: {}", record.level(), record.args());
+            // A thread that ends may log when its variables are gone.
+            let _ = LOGGED.try_with(|lines| lines.borrow_mut().push(line));
+        }
+
+        fn flush(&self) {}
+    }
+
     #[test]
     fn what_goes_wrong_after_its_check_ends_the_use_of_its_file() {
+        log::set_logger(&ThreadLog).unwrap();
+        log::set_max_level(log::LevelFilter::Error);
         let (disk, owner) = (ForgetfulDisk::new(), Actor { uid: 1, gid: 1, name: "ann".into() });
         let environment = Environment::real(owner.clone());
         let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
@@ -202,7 +227,11 @@ mod tests {
         // The first section, of the vectors: mapped, checked when the query came, and not looked at again by it.
         disk.flip(&path, 64, 1).unwrap();
         ask().unwrap();
+        assert!(LOGGED.take().is_empty());
         memory.scrub();
+        let (logged, name) = (LOGGED.take(), memory.storage.segments.list()[0].name());
+        assert_eq!(logged.len(), 1, "{logged:?}");
+        assert!(logged[0].starts_with(&format!("ERROR: the segment {name} is damaged: ")), "{logged:?}");
         let error = ask().unwrap_err();
         assert!(error.kind() == Kind::Damaged && error.to_string().contains("block 0 does not match"), "{error}");
         // What needs other sections of the file alone fails, too.
