@@ -192,15 +192,62 @@ fn cut_to_whole_frames(dest: &Path) -> io::Result<()> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
     use super::super::Kind;
     use super::*;
-    use crate::memory::{Actor, Environment, Memory, OpenMode, Revision};
+    use crate::memory::{Actor, Environment, Memory, OpenMode, RecordEdit, RecordInput, Revision, View};
 
     fn store_in(folder: &Path) -> std::path::PathBuf {
         let path = folder.join("store");
         let owner = Actor { uid: 1, gid: 1, name: "ann".into() };
         Memory::open(&path, OpenMode::Create, "a test", Environment::real(owner)).unwrap().close().unwrap();
         path
+    }
+
+    /// As of one that is mounted: another process has it open, holds its lock and goes on writing.
+    #[test]
+    fn a_copy_of_a_store_in_use_is_what_it_was_at_one_moment() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_in(dir.path());
+        let owner = Actor { uid: 1, gid: 1, name: "ann".into() };
+        let open = |path: &Path, mode| Memory::open(path, mode, "a test", Environment::real(owner.clone())).unwrap();
+        let memory = open(&store, OpenMode::Existing);
+        let main = memory.root("main").unwrap();
+        let put = |n: u64| {
+            let input = RecordInput { vector: None, text: Some("a text".into()), metadata: "{}".into() };
+            memory.commit(&owner, main, vec![RecordEdit::Put { id: format!("r{n}").into(), input }]).unwrap();
+        };
+        (0..10).for_each(&put);
+        memory.seal().unwrap();
+        (10..20).for_each(&put);
+        let (written, is_over) = (AtomicU64::new(20), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // The end is for a test that fails.
+                for n in 20..10_000 {
+                    if is_over.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    put(n);
+                    written.store(n + 1, Ordering::SeqCst);
+                }
+            });
+            for round in 0..3 {
+                let dest = dir.path().join(format!("copy-{round}"));
+                let before = written.load(Ordering::SeqCst);
+                backup(&store, &dest).unwrap();
+                // One more may be written and not be counted yet.
+                let after = written.load(Ordering::SeqCst) + 1;
+                let copy = open(&dest, OpenMode::ReadOnly);
+                let records = copy.status(&View::Branch(main)).unwrap()["records"].as_u64().unwrap();
+                assert!((before..=after).contains(&records), "{before} {records} {after}");
+                let snapshot = copy.snapshot(&View::Branch(main)).unwrap();
+                assert!((0..records).all(|n| snapshot.get(&format!("r{n}")).unwrap().is_some()), "{records}");
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        memory.close().unwrap();
     }
 
     #[test]
@@ -227,6 +274,10 @@ mod tests {
         assert!(!dir.path().join("none").exists());
         verify(&store, &VerifyOptions::default()).unwrap();
         backup(&store, &dir.path().join("new/copy")).unwrap();
+        for used in ["new/copy", "new"] {
+            let error = backup(&store, &dir.path().join(used)).unwrap_err();
+            assert_eq!((error.kind(), error.code()), (Kind::Exists, "exists"), "{used}: {error}");
+        }
     }
 
     #[test]
