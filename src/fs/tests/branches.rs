@@ -109,6 +109,35 @@ fn the_branches_below_are_told_as_far_as_their_reader_may_enter() {
 }
 
 #[test]
+fn an_open_lineage_shows_little_of_a_branch_from_the_moment_at_which_it_is_closed() {
+    let mut rig = Rig::new();
+    rig.who = ANN;
+    rig.mkdir("main/branches/ann").unwrap();
+    rig.write("main/branches/ann/vectors/c.json", &document("of ann")).unwrap();
+    rig.who = ROOT;
+    rig.write("main/branches/ann/ctl", "promote\n").unwrap();
+    let chmod = |mode| {
+        let changes = AttrChanges { mode: Some(mode), ..AttrChanges::default() };
+        rig.fs.setattr(ANN, rig.ino("main/branches/ann").unwrap(), changes, None).unwrap();
+    };
+    let bob = Caller { uid: 1001, gid: 1001, pid: 0 };
+    let open = |path: &str| rig.fs.open(bob, rig.ino(path).unwrap(), libc::O_RDONLY).unwrap();
+    chmod(0o755);
+    let [above, own] = ["main/lineage", "main/branches/ann/lineage"].map(open);
+    let [all, all_own] = [above, own].map(|handle| rig.read_on(handle, 0).unwrap());
+    let entries = all.matches("\"branch\":\"main/ann\"").count();
+    assert!(entries > 0 && !all.contains("\"hidden\":true"), "a control: {all}");
+    chmod(0o700);
+    let little = rig.read_on(above, 0).unwrap();
+    assert_eq!((little.len(), little.matches("\"hidden\":true").count()), (all.len(), entries), "{little}");
+    assert!(!little.contains("main/ann"), "{little}");
+    // To enter the branch itself was asked for at the open.
+    assert_eq!(rig.read_on(own, 0).unwrap(), all_own);
+    chmod(0o755);
+    assert_eq!(rig.read_on(above, 0).unwrap(), all);
+}
+
+#[test]
 fn status_counts_the_temporaries_of_its_own_branch() {
     let rig = with_fork();
     let count = |path: &str| {
