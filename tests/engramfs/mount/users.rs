@@ -249,6 +249,26 @@ fn versions_are_shown_through_the_mount_to_those_who_may_read_them() {
 }
 
 #[test]
+fn a_dump_is_for_who_may_read_the_store_and_nobody_else_enters_it() {
+    let Some(mount) = shared() else { return };
+    let (engramfs, store) = (program(&mount), mount.beside("store").display().to_string());
+    let out = mount.beside("out");
+    fs::create_dir(&out).unwrap();
+    fs::set_permissions(&out, PermissionsExt::from_mode(0o777)).unwrap();
+    let dump = out.join("dump").display().to_string();
+    for target in ["main", &format!("{store}:main")] {
+        let script = format!("{engramfs} export --all --json {target} {dump} 2>&1 || echo exit $?");
+        let said = act(&mount, 1001, &script).unwrap();
+        assert!(said.contains("\"permission_denied\"") && said.ends_with("exit 1\n"), "{target}: {said}");
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 0, "{target}");
+    }
+    act(&mount, 1001, &format!("{engramfs} export main {}/records.jsonl", out.display())).unwrap();
+    mount.sh(&format!("umask 0; {engramfs} export --all main {dump}"));
+    assert_eq!(fs::metadata(&dump).unwrap().mode() & 0o7777, 0o700);
+    assert_refused(&mount, 1001, &format!("ls {dump}"));
+}
+
+#[test]
 fn each_agent_is_told_its_own_reason_by_the_command_line() {
     let Some(mount) = shared() else { return };
     let engramfs = program(&mount);
