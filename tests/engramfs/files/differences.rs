@@ -2,7 +2,8 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, Credentials, FILES_ROOT, FileName, FileOp, Kind, NewInode, RenameMode, ShowTarget, View, Viewer,
+    Actor, Attrs, BranchId, Credentials, FILES_ROOT, FileName, FileOp, Kind, MergeKind, NewInode, RenameMode, Setting,
+    ShowTarget, Side, View, Viewer,
 };
 use serde_json::Value;
 
@@ -31,6 +32,38 @@ fn diff_lists_a_renamed_file_at_both_names_and_directories_for_their_own_changes
         lines.map(|line| format!("{} {}", line["path"].as_str().unwrap(), line["change"].as_str().unwrap())).collect();
     let expected = ["made added", "new added", "odd\u{fffd} added", "old deleted", "stays/inside modified"];
     assert_eq!(listed, expected.map(|line| format!("files/{line}")));
+}
+
+#[test]
+fn a_name_that_is_not_utf_8_is_resolved_as_it_is_listed_and_rolled_back_by_question_marks() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
+    let (name, make) = (FileName::new(b"odd\xff").unwrap(), NewInode::File);
+    let create = FileOp::Create { parent: FILES_ROOT, name, make, mode: 0o644, uid: 0, gid: 0 };
+    let inode = memory.edit(&who(), main, create).unwrap().inode;
+    let fill = |branch: BranchId, text: &str| {
+        memory.edit(&who(), branch, FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() }).unwrap();
+    };
+    let text = || {
+        let tree = memory.files(&View::Branch(main)).unwrap();
+        String::from_utf8(tree.read(tree.resolve(b"odd\xff").unwrap(), 0, 100, memory.packs()).unwrap()).unwrap()
+    };
+    fill(main, "base");
+    memory.checkpoint(&who(), main, "v1", None).unwrap();
+    let x = memory.fork(&who(), main, "x", None).unwrap();
+    fill(main, "main");
+    fill(x, "fork");
+    let merge = || memory.merge(&who(), x, MergeKind::Merge, false).map_err(|error| error.kind());
+    assert_eq!(merge().unwrap_err(), Kind::Conflict);
+    let listed = "files/odd\u{fffd}";
+    memory.resolve_conflict(&who(), x, listed, Side::Child).unwrap();
+    merge().unwrap();
+    assert_eq!(text(), "fork");
+    for (pattern, expected) in [(listed, "fork"), ("files/odd?", "base")] {
+        memory.rollback_files(&who(), main, "v1", &[pattern.to_owned()]).unwrap();
+        assert_eq!(text(), expected, "{pattern}");
+    }
 }
 
 #[test]
