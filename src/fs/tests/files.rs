@@ -467,3 +467,19 @@ fn the_kernel_keeps_names_and_attributes_of_files_for_a_second_at_most() {
     }
     assert_eq!(rig.fs.lookup(rig.who, files, OsStr::new("none")).unwrap_err(), Errno::ENOENT, "it is kept not at all");
 }
+
+#[test]
+fn nothing_that_is_always_there_gives_way_to_a_file() {
+    let rig = filled();
+    rig.mkdir("main/branches/x").unwrap();
+    for (onto, errno) in [
+        ("main/status", Errno::EPERM),
+        ("main/config/strategy", Errno::EPERM),
+        ("main/export/ids.txt", Errno::EPERM),
+        ("main/branches/x", Errno::EEXIST),
+        ("main/branches/y", Errno::EXDEV),
+    ] {
+        assert_eq!(rig.mv("main/files/a", onto), Err(errno), "{onto}");
+    }
+    assert_eq!(rig.read("main/files/a").unwrap(), "a of main");
+}

@@ -93,6 +93,9 @@ fn files_stay_in_their_branch() {
     assert_eq!(rename("main/files", "main/branches/x/files/sub"), libc::EPERM);
     assert_eq!(rename("main/files", "main/other"), libc::EPERM);
     assert_eq!(rename("main/files/a", "main/status"), libc::EPERM);
+    assert_eq!(rename("main/files/d", "main/branches/x"), libc::EEXIST);
+    assert_eq!(rename("main/files/a", "main/branches/x"), libc::EISDIR, "of the kernel");
+    assert_eq!(rename("main/files/d", "main/status"), libc::ENOTDIR, "of the kernel");
     assert_eq!(errno(fs::remove_dir(mount.at("main/files"))), libc::EPERM);
     let link = fs::hard_link(mount.at("main/files/a"), mount.at("main/branches/x/files/c"));
     assert_eq!(errno(link), libc::EXDEV);
