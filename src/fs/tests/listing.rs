@@ -51,6 +51,29 @@ fn every_branch_has_the_same_names() {
     assert_eq!(rig.list("main/export"), ["vectors.npy", "ids.txt", "records.jsonl"]);
 }
 
+#[test]
+fn what_tells_of_other_branches_is_empty_where_nothing_changes_any_more() {
+    let rig = Rig::new();
+    rig.write("main/vectors/a.json", &document("base")).unwrap();
+    rig.mkdir("main/branches/x").unwrap();
+    rig.mkdir("main/branches/x/branches/below").unwrap();
+    rig.write("main/branches/x/vectors/a.json", &document("of x")).unwrap();
+    let lineage = rig.read("main/branches/x/lineage").unwrap();
+    let newest: Value = serde_json::from_str(lineage.lines().last().unwrap()).unwrap();
+    rig.mkdir("main/branches/x/checkpoints/v1").unwrap();
+    rig.write("main/vectors/a.json", &document("of main")).unwrap();
+    rig.write("main/branches/x/vectors/b.json", &document("later")).unwrap();
+    rig.write("main/branches/x/ctl", "propose\n").unwrap();
+    for name in ["branches.jsonl", "conflicts"] {
+        assert_eq!(rig.read(&format!("main/branches/x/{name}")).unwrap().lines().count(), 1, "a control: {name}");
+        let earlier = format!("main/branches/x/at/{}", newest["seq"]);
+        for directory in ["main/branches/x/checkpoints/v1", &earlier, "main/proposals/x"] {
+            assert_eq!(rig.read(&format!("{directory}/{name}")).unwrap(), "", "{directory}/{name}");
+        }
+    }
+    assert_eq!(rig.read("main/conflicts").unwrap(), "", "a root branch has no parent");
+}
+
 /// The kernel takes them, if only for a moment, and a call of somebody else that it checks then is decided by them.
 #[test]
 fn a_listing_tells_owner_and_mode_as_stat_does() {
