@@ -177,6 +177,20 @@ fn who_holds_something_of_a_branch_that_is_gone_is_told_what_became_of_it() {
     rig.rmdir("main/branches/y").unwrap();
     assert_eq!(rig.fs.lookup(ROOT, directory, OsStr::new("status")), Err(Errno::ESTALE));
     assert!(rig.last_error("main")["message"].as_str().unwrap().starts_with("main/y was discarded at "));
+    // The nearest branch above that lives tells it, and of a root branch there is none.
+    for path in ["main/branches/z", "main/branches/z/branches/below", "other"] {
+        rig.mkdir(path).unwrap();
+    }
+    let held = ["main/branches/z/branches/below", "other"].map(|path| rig.ino(path).unwrap());
+    for path in ["main/branches/z/branches/below", "main/branches/z", "other"] {
+        rig.rmdir(path).unwrap();
+    }
+    let before = rig.read("main/errors").unwrap().lines().count();
+    for directory in held {
+        assert_eq!(rig.fs.lookup(ROOT, directory, OsStr::new("status")), Err(Errno::ESTALE));
+        assert_eq!(rig.read("main/errors").unwrap().lines().count(), before + 1);
+    }
+    assert!(rig.last_error("main")["message"].as_str().unwrap().starts_with("main/z/below was discarded at "));
 }
 
 #[test]
