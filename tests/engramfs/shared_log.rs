@@ -53,7 +53,11 @@ fn entries_have_numbers_without_gaps_and_say_who_wrote_them_through_which_branch
     memory.set(&who(), agent, Setting::Task, "ship it").unwrap();
     assert_eq!(append(&memory, main, &["plain words"]), (1, 0));
     assert_eq!(
-        append(&memory, agent, &[r#"{"text":"done","kind":"result","event_id":"e1","metadata":{"n":1}}"#, "more"]),
+        append(
+            &memory,
+            agent,
+            &[r#"{"text":"done","vector":[1,2],"kind":"result","event_id":"e1","metadata":{"n":1}}"#, "more"]
+        ),
         (2, 0)
     );
     let found = lines(&memory, agent);
@@ -67,6 +71,8 @@ fn entries_have_numbers_without_gaps_and_say_who_wrote_them_through_which_branch
     );
     assert_eq!((&line["kind"], &line["event_id"], &line["metadata"]["n"]), (&"result".into(), &"e1".into(), &1.into()));
     assert!(found[0].get("kind").is_none() && line["uid"] == who().uid && line["time"].is_string());
+    assert!(found.iter().all(|line| line.get("vector").is_none()), "the lines leave out vectors");
+    assert_eq!(hits(&memory, main, r#"{"vector":[1,2],"k":1}"#)[0].0, Some(2), "which queries find");
     let status = memory.status(&View::Branch(agent)).unwrap();
     assert_eq!((&status["log_entries"], &status["unread"]), (&3.into(), &3.into()));
     assert_eq!(status["records"], 0, "entries are no records of the branch");
