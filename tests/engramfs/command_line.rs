@@ -1,6 +1,7 @@
 //! The built program on stores that are not mounted.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
@@ -80,6 +81,25 @@ fn a_backup_is_checked_and_becomes_a_store() {
     fs::write(format!("{copy}/manifest"), manifest).unwrap();
     assert_eq!(json(&["restore", &copy, &folder.at("new")]).0, 4);
     assert!(fs::metadata(folder.at("new")).is_err());
+}
+
+/// As cp without -p may make one.
+#[test]
+fn a_store_whose_key_others_may_read_is_refused_until_that_is_put_right() {
+    let folder = Folder::new();
+    let store = folder.at("store");
+    run(&["init", &store]);
+    let (target, key) = (format!("{store}:main"), format!("{store}/key"));
+    for mode in [0o640, 0o604] {
+        fs::set_permissions(&key, PermissionsExt::from_mode(mode)).unwrap();
+        for arguments in [&["status", &target][..], &["fork", &target, "x"], &["verify", &store]] {
+            let (code, error) = json(arguments);
+            assert_eq!((code, &error["code"]), (1, &Value::from("key")), "{mode:o} {arguments:?}");
+            assert!(error["hint"].as_str().unwrap().contains("chmod 600"), "{error}");
+        }
+    }
+    fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(json(&["fork", &target, "x"]).0, 0);
 }
 
 #[test]
@@ -228,7 +248,7 @@ fn a_store_that_may_not_be_entered_is_not_called_missing() {
     let (main, dest) = (format!("{store}:main"), folder.at("dest"));
     let program = folder.at("engramfs");
     fs::copy(env!("CARGO_BIN_EXE_engramfs"), &program).unwrap();
-    fs::set_permissions(folder.0.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(folder.0.path(), PermissionsExt::from_mode(0o755)).unwrap();
     for arguments in
         [&["verify", &store][..], &["backup", &store, &dest], &["restore", &store, &dest], &["status", &main]]
     {
