@@ -227,7 +227,9 @@ fn a_store_has_one_process_at_a_time() {
     for arguments in [
         &["mount", text(&store), text(&other)][..],
         &["fork", &format!("{}:main", store.display()), "x"],
+        &["merge", "--dry-run", &format!("{}:main/x", store.display())],
         &["gc", text(&store)],
+        &["gc", "--dry-run", text(&store)],
         &["archive", text(&store), "--before", "2026-01-01T00:00:00Z"],
     ] {
         let (code, _, said) = run(arguments);
