@@ -200,6 +200,28 @@ fn entries_are_found_by_number_and_by_hash_wherever_they_are() {
 }
 
 #[test]
+fn a_branch_keeps_the_number_of_the_entry_that_made_it_whatever_it_is_called() {
+    let memory = open(&ForgetfulDisk::new());
+    let main = memory.root("main").unwrap();
+    let fork = memory.fork(&who(1), main, "x", None).unwrap();
+    put(&memory, 1, fork, "r", 1);
+    let reader = memory.history_reader();
+    let made = [main, fork].map(|branch| reader.entry(branch.0).unwrap().entry.op);
+    assert_eq!(made, [EntryOp::Root, EntryOp::Fork]);
+    let figures = || {
+        let mut status = memory.status(&View::Branch(fork)).unwrap();
+        for key in ["name", "path", "tip"] {
+            status.as_object_mut().unwrap().remove(key).unwrap();
+        }
+        status
+    };
+    let before = figures();
+    memory.rename_branch(&who(1), fork, "y").unwrap();
+    assert_eq!((memory.resolve("main/y").unwrap(), memory.resolve("main/x").is_err()), (fork, true));
+    assert_eq!(figures(), before);
+}
+
+#[test]
 fn a_checkpoint_shows_the_history_up_to_it() {
     let memory = open(&ForgetfulDisk::new());
     let main = memory.root("main").unwrap();
