@@ -152,6 +152,21 @@ fn a_proposal_is_shown_to_approvers_alone() {
 }
 
 #[test]
+fn a_checker_without_a_proposal_a_program_or_the_right_to_review_says_nothing() {
+    let mount = Mounted::new();
+    mount.sh("mkdir main/branches/x; echo propose > main/branches/x/ctl");
+    let gate = |proposal: &str, checker: &str| {
+        let path = mount.at(&format!("main/proposals/{proposal}")).display().to_string();
+        let (code, _, said) = run(&["gate", "--json", &path, "--", checker]);
+        (code, lines(&said).pop().unwrap()["code"].clone())
+    };
+    assert_eq!(gate("none", "true"), (6, "no_proposal".into()));
+    assert_eq!(gate("x", "/none/such"), (1, "not_started".into()));
+    assert_eq!(gate("x", "true"), (1, "own_proposal".into()));
+    assert_eq!(super::json(mount.at("main/proposals/x/plan"))["reviews"], serde_json::json!([]));
+}
+
+#[test]
 fn a_proposal_ends_with_its_branch_or_name() {
     let Some(mount) = guarded("approval 1\n") else { return };
     let there = || names(mount.at("main/proposals"));
