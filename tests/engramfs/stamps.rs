@@ -1,7 +1,9 @@
 //! Who wrote a version, where and when: filters find it, and hits show it.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, BranchId, Memory, MergeKind, Query, RecordEdit, RecordInput, Setting, View};
+use engramfs::memory::{
+    Actor, BranchId, Memory, MergeKind, Query, RecordEdit, RecordInput, Setting, ShowTarget, View, Viewer,
+};
 use serde_json::{Value, json};
 
 use crate::support::{delete, main_of, open, put, record_input, who};
@@ -129,4 +131,28 @@ fn hits_carry_the_stamp_where_that_is_asked_for() {
     assert!(lines(r#"["vector","stamp"]"#)["vector"].is_array());
     assert_eq!(lines("[]").get("agent"), None);
     assert!(Query::parse(r#"{"text":"word","include":["text"]}"#).is_err());
+}
+
+#[test]
+fn the_name_of_a_uid_is_written_down_once_before_its_first_entry_and_in_no_branch() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let bob = Actor { uid: 1002, gid: 1002, name: "bob".into() };
+    let before = memory.last_seq();
+    let child = memory.fork(&bob, main, "bobs", None).unwrap();
+    memory.commit(&bob, child, vec![put("first", None, Some("a word"))]).unwrap();
+    let entry = |seq: u64| -> Value {
+        let shown = memory.show(main, ShowTarget::Entry(seq), Viewer::UNRESTRICTED).unwrap();
+        serde_json::from_str(&shown.line).unwrap()
+    };
+    let entries: Vec<Value> = (before + 1..=memory.last_seq()).map(entry).collect();
+    let facts = |entry: &Value| json!([entry["op"], entry["uid"], entry["branch"]]);
+    let expected =
+        [json!(["user", 1002, ""]), json!(["fork", 1002, "main/bobs"]), json!(["commit", 1002, "main/bobs"])];
+    assert_eq!(entries.iter().map(facts).collect::<Vec<_>>(), expected);
+    assert_eq!(entries[0]["text"], "bob");
+    for branch in [main, child] {
+        let lines = memory.lineage_lines(branch, false).unwrap();
+        assert!(!lines.iter().any(|line| line.contains(r#""op":"user""#)), "{lines:?}");
+    }
 }
