@@ -196,9 +196,12 @@ fn a_test_of_crashes_in_no_crash_case_is_found() {
     let cuts = "#[test]\nfn it_cuts_the_power() {\n disk.power_cut(1);\n}\n";
     let fails = "#[test]\nfn it_has_calls_fail() {\n Fault::once(1);\n}\n";
     let neither = "#[test]\nfn it_does_neither_of_both() {\n FaultyDisk::new();\n}\nfn f() {\n disk.power_cut(2);\n}\n";
-    let tree = tree(&[("a.rs", &[cuts, fails, neither].concat())]);
+    let inline = "#[cfg(test)]\nmod tests {\n    #[test]\n    fn it_looks_at_a_row() {\n    }\n    #[test]\n    \
+                  fn it_looks_at_another() {\n    }\n    fn f() {\n        disk.power_cut(3);\n    }\n}\n";
+    let elsewhere = "#[test]\nfn it_stands_beside_no_case() {\n disk.power_cut(4);\n}\n";
+    let tree = tree(&[("a.rs", &[cuts, fails, neither].concat()), ("b.rs", inline), ("c.rs", elsewhere)]);
     let sources: Vec<&Source> = tree.iter().collect();
-    let page = "x\n\n## Crash cases\n\n| # | test |\n|---|---|\n| 1 | `it_cuts_the_power` |\n";
+    let page = "x\n\n## Crash cases\n\n`it_looks_at_a_row`\n\n| # | test |\n|---|---|\n| 1 | `it_cuts_the_power` |\n";
     let unlisted = |exceptions: &[&str]| unlisted_crash_tests(page, &sources, exceptions);
     assert_eq!(unlisted(&[]), ["the test it_has_calls_fail is in no crash case"]);
     assert!(unlisted(&["it_has_calls_fail"]).is_empty());
