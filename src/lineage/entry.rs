@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::decision::EntryForm;
+use super::entry_op::NewState;
 use super::{Decision, EntryOp, Key, PublicKey, SIGNATURE_BYTES, Strategy};
 use crate::object::{CodecError, Context, Hash, Reader, Time, Writer};
 
@@ -158,6 +159,18 @@ impl Entry {
     /// Returns the entry's own hash: that of its canonical bytes.
     pub fn hash(&self) -> Hash {
         Hash::digest(&CONTEXT, &self.canonical_bytes())
+    }
+
+    /// Tells whether the branch of that number has another state behind the entry than before it, by the operation: a merge gives
+    /// one to the parent alone, and a purge, which changes the states that there are, to nobody.
+    pub fn changes_state(&self, branch_id: u64) -> bool {
+        let (is_own, is_from_child) = (self.branch_id == branch_id, self.parent_id == branch_id);
+        match self.op.new_state() {
+            NewState::Nobody => false,
+            NewState::Branch => is_own,
+            NewState::Parent => is_from_child,
+            NewState::Both => is_own || is_from_child,
+        }
     }
 
     /// Returns whether the entry belongs to a merge into its parent.

@@ -1,4 +1,4 @@
-//! What steps of the lineage there are: the code of each, and all that lines of entries show of it.
+//! What steps of the lineage there are: the code of each, what lines of entries show of it, and what it does to branches.
 
 use crate::object::stored_codes;
 
@@ -75,7 +75,7 @@ stored_codes! {
     }
 }
 
-/// What lines of `lineage` and `events.jsonl` show of a kind of step.
+/// What lines of `lineage` and `events.jsonl` show of a kind of step, and what it does to branches.
 struct OpFacts {
     name: &'static str,
     /// The key under which an entry's label stands there.
@@ -85,6 +85,63 @@ struct OpFacts {
     /// Whether that line leaves out the head: it is that of a child, and says whether two branches have the same content.
     hides_head: bool,
     event_text: EventText,
+    effect: OpEffect,
+}
+
+/// What a kind of step does to branches. [`OpFacts::new`] asks for it, so that no kind is added without.
+#[derive(Clone, Copy)]
+struct OpEffect {
+    /// Which branches have another state behind the step than before it. A purge gives none a new state: it changes the states
+    /// that there are, earlier ones included.
+    new_state: NewState,
+    /// Whether users take the step back as a whole, however much it changed: the state before it is then kept as long as any other.
+    is_taken_back_whole: bool,
+    /// Whether the step itself puts other content in the place of a branch's, which users may have open. One that records what
+    /// users wrote does not: they wrote to what was open.
+    replaces_content: bool,
+    /// What changes of where the branch belongs and who may enter it.
+    access: AccessChange,
+}
+
+/// Which branches get another state by a step.
+#[derive(Clone, Copy)]
+pub(super) enum NewState {
+    Nobody,
+    Branch,
+    Parent,
+    Both,
+}
+
+/// What a step changes of where its branch belongs and who may enter it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessChange {
+    /// It changes nothing of that.
+    Nothing,
+    /// The branch begins, with its parent, its owner and the mode that new branches have.
+    All,
+    /// The branch gets the owner whose uid is the text.
+    Owner,
+    /// Its mode becomes the text, in octal, if the label is `mode`; with any other label nothing changes.
+    Mode,
+}
+
+impl OpEffect {
+    /// No branch gets another state, other content or another owner or mode.
+    const NONE: OpEffect = OpEffect {
+        new_state: NewState::Nobody,
+        is_taken_back_whole: false,
+        replaces_content: false,
+        access: AccessChange::Nothing,
+    };
+    /// A branch begins.
+    const BEGINS: OpEffect = OpEffect { access: AccessChange::All, ..OpEffect::WRITES };
+    /// The branch has what users wrote.
+    const WRITES: OpEffect = OpEffect { new_state: NewState::Branch, ..OpEffect::NONE };
+
+    /// The branches of `new_state` get what another branch has, or what they had earlier.
+    const fn replaces(new_state: NewState) -> OpEffect {
+        OpEffect { new_state, is_taken_back_whole: true, replaces_content: true, access: AccessChange::Nothing }
+    }
 }
 
 /// What of an entry's text its line of `events.jsonl` shows. The branch and its parent have the same line, and who reads
@@ -98,9 +155,9 @@ enum EventText {
 }
 
 impl OpFacts {
-    const fn new(name: &'static str) -> OpFacts {
+    const fn new(name: &'static str, effect: OpEffect) -> OpFacts {
         let event_text = EventText::Whole;
-        OpFacts { name, label_key: "checkpoint", tells_parent: false, hides_head: false, event_text }
+        OpFacts { name, label_key: "checkpoint", tells_parent: false, hides_head: false, event_text, effect }
     }
 
     const fn label(self, label_key: &'static str) -> OpFacts {
@@ -119,39 +176,45 @@ impl OpFacts {
 impl EntryOp {
     const fn facts(self) -> OpFacts {
         match self {
-            EntryOp::Root => OpFacts::new("root"),
-            EntryOp::Fork => OpFacts::new("fork").tells_parent(),
-            EntryOp::Commit => OpFacts::new("commit"),
-            EntryOp::Checkpoint => OpFacts::new("checkpoint"),
-            EntryOp::Uncheckpoint => OpFacts::new("uncheckpoint"),
-            EntryOp::Rollback => OpFacts::new("rollback"),
-            EntryOp::Pull => OpFacts::new("pull"),
-            EntryOp::Promote => OpFacts::new("promote").tells_parent(),
-            EntryOp::Merge => OpFacts::new("merge").tells_parent(),
-            EntryOp::Discard => OpFacts::new("discard").tells_parent_without_head(EventText::Whole),
-            EntryOp::Rename => OpFacts::new("rename").label("renamed_from").tells_parent_without_head(EventText::Whole),
-            EntryOp::Config => OpFacts::new("config").label("setting"),
-            EntryOp::Resolve => OpFacts::new("resolve").label("id"),
-            EntryOp::Refuse => OpFacts::new("refuse").tells_parent_without_head(EventText::Code),
-            EntryOp::User => OpFacts::new("user"),
-            EntryOp::Files => OpFacts::new("files"),
-            EntryOp::Clock => OpFacts::new("clock"),
-            EntryOp::Owner => OpFacts::new("owner"),
-            EntryOp::Purge => OpFacts::new("purge"),
-            EntryOp::Archive => OpFacts::new("archive").label("last_archived"),
-            EntryOp::Embedder => OpFacts::new("embedder").label("embedder"),
-            EntryOp::Revert => OpFacts::new("revert"),
-            EntryOp::KeptDropped => OpFacts::new("kept_dropped"),
-            EntryOp::Import => OpFacts::new("import").label("imported"),
-            EntryOp::Append => OpFacts::new("append"),
-            EntryOp::ArchiveLog => OpFacts::new("archive_log").label("last_archived"),
-            EntryOp::LeaseLost => OpFacts::new("lease_lost").tells_parent_without_head(EventText::Whole),
-            EntryOp::FreeAgent => OpFacts::new("free_agent").label("agent_name"),
-            EntryOp::BarAgent => OpFacts::new("bar_agent").label("agent_name"),
-            EntryOp::Propose => OpFacts::new("propose").tells_parent_without_head(EventText::Nothing),
-            EntryOp::Withdraw => OpFacts::new("withdraw").tells_parent_without_head(EventText::Whole),
-            EntryOp::Approve => OpFacts::new("approve").label("proposal"),
-            EntryOp::Reject => OpFacts::new("reject").label("proposal"),
+            EntryOp::Root => OpFacts::new("root", OpEffect::BEGINS),
+            EntryOp::Fork => OpFacts::new("fork", OpEffect::BEGINS).tells_parent(),
+            EntryOp::Commit => OpFacts::new("commit", OpEffect::WRITES),
+            EntryOp::Checkpoint => OpFacts::new("checkpoint", OpEffect::NONE),
+            EntryOp::Uncheckpoint => OpFacts::new("uncheckpoint", OpEffect::NONE),
+            EntryOp::Rollback => OpFacts::new("rollback", OpEffect::replaces(NewState::Branch)),
+            EntryOp::Pull => OpFacts::new("pull", OpEffect::replaces(NewState::Branch)),
+            EntryOp::Promote => OpFacts::new("promote", OpEffect::replaces(NewState::Both)).tells_parent(),
+            EntryOp::Merge => OpFacts::new("merge", OpEffect::replaces(NewState::Parent)).tells_parent(),
+            EntryOp::Discard => OpFacts::new("discard", OpEffect::NONE).tells_parent_without_head(EventText::Whole),
+            EntryOp::Rename => {
+                OpFacts::new("rename", OpEffect::NONE).label("renamed_from").tells_parent_without_head(EventText::Whole)
+            }
+            EntryOp::Config => {
+                OpFacts::new("config", OpEffect { access: AccessChange::Mode, ..OpEffect::NONE }).label("setting")
+            }
+            EntryOp::Resolve => OpFacts::new("resolve", OpEffect::NONE).label("id"),
+            EntryOp::Refuse => OpFacts::new("refuse", OpEffect::NONE).tells_parent_without_head(EventText::Code),
+            EntryOp::User => OpFacts::new("user", OpEffect::NONE),
+            EntryOp::Files => OpFacts::new("files", OpEffect::WRITES),
+            EntryOp::Clock => OpFacts::new("clock", OpEffect::NONE),
+            EntryOp::Owner => OpFacts::new("owner", OpEffect { access: AccessChange::Owner, ..OpEffect::NONE }),
+            EntryOp::Purge => OpFacts::new("purge", OpEffect { replaces_content: true, ..OpEffect::NONE }),
+            EntryOp::Archive => OpFacts::new("archive", OpEffect::NONE).label("last_archived"),
+            EntryOp::Embedder => OpFacts::new("embedder", OpEffect::NONE).label("embedder"),
+            EntryOp::Revert => OpFacts::new("revert", OpEffect::replaces(NewState::Branch)),
+            EntryOp::KeptDropped => OpFacts::new("kept_dropped", OpEffect::NONE),
+            EntryOp::Import => OpFacts::new("import", OpEffect::NONE).label("imported"),
+            EntryOp::Append => OpFacts::new("append", OpEffect::NONE),
+            EntryOp::ArchiveLog => OpFacts::new("archive_log", OpEffect::NONE).label("last_archived"),
+            EntryOp::LeaseLost => {
+                OpFacts::new("lease_lost", OpEffect::NONE).tells_parent_without_head(EventText::Whole)
+            }
+            EntryOp::FreeAgent => OpFacts::new("free_agent", OpEffect::NONE).label("agent_name"),
+            EntryOp::BarAgent => OpFacts::new("bar_agent", OpEffect::NONE).label("agent_name"),
+            EntryOp::Propose => OpFacts::new("propose", OpEffect::NONE).tells_parent_without_head(EventText::Nothing),
+            EntryOp::Withdraw => OpFacts::new("withdraw", OpEffect::NONE).tells_parent_without_head(EventText::Whole),
+            EntryOp::Approve => OpFacts::new("approve", OpEffect::NONE).label("proposal"),
+            EntryOp::Reject => OpFacts::new("reject", OpEffect::NONE).label("proposal"),
         }
     }
 
@@ -182,5 +245,25 @@ impl EntryOp {
             EventText::Code => text.split(':').next(),
             EventText::Nothing => None,
         }
+    }
+
+    /// Returns which branches have another state behind such a step than before it.
+    pub(super) const fn new_state(self) -> NewState {
+        self.facts().effect.new_state
+    }
+
+    /// Tells whether users take such a step back as a whole, so that the state before it is kept as long as any other.
+    pub const fn is_taken_back_whole(self) -> bool {
+        self.facts().effect.is_taken_back_whole
+    }
+
+    /// Tells whether such a step puts other content in the place of a branch's, which users may have open.
+    pub const fn replaces_content(self) -> bool {
+        self.facts().effect.replaces_content
+    }
+
+    /// Returns what such a step changes of where its branch belongs and who may enter it.
+    pub const fn access_change(self) -> AccessChange {
+        self.facts().effect.access
     }
 }

@@ -54,7 +54,7 @@ mod strategy;
 pub use chunk::{EntryChunkWriter, read_entry_chunk};
 pub use decision::{Decision, LostPart, Side};
 pub use entry::{Counts, Detail, Entry, ITEMS_MAX, MergeDetail, SignedEntry};
-pub use entry_op::EntryOp;
+pub use entry_op::{AccessChange, EntryOp};
 pub use key::{Key, KeyError, MacKey, PublicKey, SIGNATURE_BYTES};
 pub use shared_fields::SharedFields;
 pub use strategy::{ParseStrategyError, Strategy};

@@ -84,11 +84,6 @@ fn changed_branches(branch: BranchId, op: EntryOp, changes: &[CatalogChange]) ->
     ids
 }
 
-/// Tells whether what an entry of that kind did is taken back as a whole.
-fn is_revertible(op: EntryOp) -> bool {
-    matches!(op, EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback | EntryOp::Revert)
-}
-
 impl Catalog {
     /// Carries out the changes of an entry about `branch` in their order, keeps the states that they leave, and can't fail.
     pub fn apply(&mut self, branch: BranchId, op: EntryOp, changes: Vec<CatalogChange>, seq: u64, time: Time) {
@@ -96,7 +91,7 @@ impl Catalog {
         // What was appended to a log stays: it has no earlier states.
         changed.retain(|id| self.branches.get(id).is_none_or(|branch| branch.log_totals.is_none()));
         // Before the changes, which replace the states that are to stay.
-        if is_revertible(op) {
+        if op.is_taken_back_whole() {
             changed.iter().filter_map(|id| self.branches.get(id)).for_each(|branch| self.retained.pin(branch));
         }
         for change in &changes {

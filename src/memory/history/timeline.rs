@@ -15,7 +15,7 @@
 //! Each entry is a step in the timeline of its branch, and of the parent where that shows it. A step holds the
 //! totals up to it, so the line at an offset is found by binary search, and no list of lines is kept.
 
-use crate::lineage::{Entry, EntryOp};
+use crate::lineage::{AccessChange, Entry, EntryOp};
 use crate::memory::catalog::Branch;
 
 /// Bytes of a branch's two history files up to some entry, by which a line is found at an offset.
@@ -93,17 +93,17 @@ pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, 
         // Of the parent's lines, `merged_bytes` came from this branch, which has them as its own already.
         totals.lineage_bytes = totals.own_bytes + parent.totals.lineage_bytes.saturating_sub(totals.merged_bytes);
     }
-    match entry.op {
-        EntryOp::Root | EntryOp::Fork => {
+    match entry.op.access_change() {
+        AccessChange::All => {
             let mode = if entry.parent_id == 0 { Branch::ROOT_MODE } else { Branch::CHILD_MODE };
             branch.facts = BranchFacts { parent: entry.parent_id, uid: entry.owner().unwrap_or(entry.uid), mode };
         }
-        EntryOp::Owner => branch.facts.uid = entry.owner().unwrap_or(branch.facts.uid),
-        EntryOp::Config if entry.detail.label.as_deref() == Some("mode") => {
+        AccessChange::Owner => branch.facts.uid = entry.owner().unwrap_or(branch.facts.uid),
+        AccessChange::Mode if entry.detail.label.as_deref() == Some("mode") => {
             let mode = entry.detail.text.as_deref().and_then(|text| u32::from_str_radix(text, 8).ok());
             branch.facts.mode = mode.unwrap_or(branch.facts.mode);
         }
-        _ => {}
+        AccessChange::Mode | AccessChange::Nothing => {}
     }
     if !tells_parent(entry) {
         return;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::branch::StateInfo;
-use crate::lineage::{Entry, EntryOp, SignedEntry};
+use crate::lineage::{Entry, SignedEntry};
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, EndedBranch, Revision, RevisionPoint, StateSource};
 use crate::memory::history::HistoryReader;
 use crate::memory::{Actor, BranchError, Error, Memory};
@@ -227,24 +227,9 @@ impl<'a> StateSearch<'a> {
         entry.branch_id == self.branch.id.0 || (entry.parent_id == self.branch.id.0 && entry.merges_into_parent())
     }
 
-    /// Tells whether an entry gave the branch another state, by its operation: a merge does so to the parent alone.
+    /// Tells whether an entry gave the branch another state, as [`Entry::changes_state`] says.
     pub fn changes_state(&self, entry: &Entry) -> bool {
-        let is_own = entry.branch_id == self.branch.id.0;
-        // That of a child into this branch, and not of any branch into any other.
-        let is_from_child = entry.parent_id == self.branch.id.0;
-        match entry.op {
-            EntryOp::Root
-            | EntryOp::Fork
-            | EntryOp::Commit
-            | EntryOp::Files
-            | EntryOp::Rollback
-            | EntryOp::Revert
-            | EntryOp::Pull => is_own,
-            // A merge changes the parent and ends the branch, while a promote leaves both with another state.
-            EntryOp::Merge => is_from_child,
-            EntryOp::Promote => is_own || is_from_child,
-            _ => false,
-        }
+        entry.changes_state(self.branch.id.0)
     }
 
     fn checkpoint_at(&self, seq: u64) -> Option<FoundState> {

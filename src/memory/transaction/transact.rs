@@ -308,12 +308,11 @@ impl Memory {
     ) -> (Arc<SignedEntry>, Vec<ReplacedFiles>) {
         // From here on memory follows the journal: the entry is in it, so all that is left can't fail.
         log_tail.advance(&signed);
-        let replaces = matches!(
-            prepared.op,
-            EntryOp::Merge | EntryOp::Promote | EntryOp::Pull | EntryOp::Rollback | EntryOp::Revert | EntryOp::Purge
-        );
-        let (replaced, held) =
-            if replaces { self.keep_open_files(&self.catalog(), &mut prepared.changes) } else { Default::default() };
+        let (replaced, held) = if prepared.op.replaces_content() {
+            self.keep_open_files(&self.catalog(), &mut prepared.changes)
+        } else {
+            Default::default()
+        };
         let parent = prepared.parent.as_ref().map(|(id, _)| *id);
         let owners = || {
             let catalog = self.catalog();
