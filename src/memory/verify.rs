@@ -369,7 +369,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &LoadedStore, tr
     live.extend(loaded.history.archives().iter().map(|archive| archive.name));
     live.extend(&loaded.journal_segments);
     live.extend(loaded.stored.names());
-    live.extend(trees.snapshots());
+    live.extend(trees.snapshot_names());
     for name in &loaded.file_index {
         IndexSegment::open(blobs, *name)?.verify()?;
     }

@@ -276,7 +276,7 @@ impl Memory {
         let mut live = live_files(&self.catalog_now());
         live.extend(stored.names());
         live.extend(self.history.archives().iter().map(|archive| archive.name));
-        live.extend(self.storage.trees.snapshots());
+        live.extend(self.storage.trees.snapshot_names());
         live.extend(self.storage.file_index.live_files());
         live.extend(self.storage.journal_segments.lock().iter());
         live

@@ -132,7 +132,7 @@ impl TreeStore {
     }
 
     /// Returns the names of the snapshots that trees are stored against: their files must stay.
-    pub fn snapshots(&self) -> Vec<Hash> {
+    pub fn snapshot_names(&self) -> Vec<Hash> {
         self.snapshots.lock().iter().map(|snapshot| snapshot.name).collect()
     }
 }
