@@ -33,7 +33,7 @@ impl StateFile {
         let whole_states = self.full_states().iter();
         let mut full_states: Vec<FullState> =
             whole_states.map(|state| FullState { state: state.clone(), owner: 0, needed_by: Vec::new() }).collect();
-        let rows = (0..self.count()?).map(|row| self.row(row)).collect::<Result<Vec<_>, _>>()?;
+        let rows = (0..self.state_count()?).map(|row| self.row(row)).collect::<Result<Vec<_>, _>>()?;
         let mut rows: Vec<_> = rows.iter().collect();
         // Oldest first: the first state that needs a full state says who pays for it.
         rows.sort_by_key(|row| row.info.key.1);

@@ -117,14 +117,14 @@ impl StateFile {
 
     /// Returns the number of its states. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the section of rows
     /// can't be read or is damaged.
-    pub fn count(&self) -> Result<usize, SegmentError> {
+    pub fn state_count(&self) -> Result<usize, SegmentError> {
         Ok(self.container.section(2)?.len() / ROW_BYTES)
     }
 
     /// Returns what is known of all its states, in order of branch and entry; [`SegmentError::Damaged`] where they are
     /// not in it.
     pub fn infos(&self) -> Result<Vec<StateInfo>, SegmentError> {
-        let rows = (0..self.count()?).map(|row| self.row(row).map(|row| row.info));
+        let rows = (0..self.state_count()?).map(|row| self.row(row).map(|row| row.info));
         let infos = rows.collect::<Result<Vec<StateInfo>, SegmentError>>()?;
         // A state is found by halving the range, which would miss those that are out of order.
         if infos.is_sorted_by(|one, next| one.key < next.key) {
@@ -134,7 +134,7 @@ impl StateFile {
         }
     }
 
-    /// Returns the newest state of a branch at or before an entry, if the file has one. Fails as [`StateFile::count`]
+    /// Returns the newest state of a branch at or before an entry, if the file has one. Fails as [`StateFile::state_count`]
     /// does.
     pub fn newest_at_or_before(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
         let row = self.rows_until((branch, entry))?;
@@ -142,21 +142,21 @@ impl StateFile {
         Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))
     }
 
-    /// Returns the oldest state of a branch, if the file has one. Fails as [`StateFile::count`] does.
+    /// Returns the oldest state of a branch, if the file has one. Fails as [`StateFile::state_count`] does.
     pub fn oldest(&self, branch: u64) -> Result<Option<StateInfo>, SegmentError> {
         self.first_after(branch, 0)
     }
 
-    /// Returns the oldest state of a branch behind an entry, if the file has one. Fails as [`StateFile::count`] does.
+    /// Returns the oldest state of a branch behind an entry, if the file has one. Fails as [`StateFile::state_count`] does.
     pub fn first_after(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
         let row = self.rows_until((branch, entry))?;
-        if row >= self.count()? {
+        if row >= self.state_count()? {
             return Ok(None);
         }
         Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))
     }
 
-    /// Returns the newest state of a branch at or before a time, if the file has one. Fails as [`StateFile::count`]
+    /// Returns the newest state of a branch at or before a time, if the file has one. Fails as [`StateFile::state_count`]
     /// does.
     pub fn newest_at(&self, branch: u64, time: Time) -> Result<Option<StateInfo>, SegmentError> {
         let (mut low, mut high) = (self.rows_until((branch, 0))?, self.rows_until((branch, u64::MAX))?);
@@ -201,7 +201,7 @@ impl StateFile {
 
     /// Returns the number of rows that are not behind a key.
     fn rows_until(&self, key: StateKey) -> Result<usize, SegmentError> {
-        let (mut low, mut high) = (0, self.count()?);
+        let (mut low, mut high) = (0, self.state_count()?);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.row(middle)?.info.key <= key { low = middle + 1 } else { high = middle }
@@ -210,7 +210,7 @@ impl StateFile {
     }
 
     /// Returns a row of the index, counted from 0. [`SegmentError::Damaged`] where the file has no row of that number;
-    /// else it fails as [`StateFile::count`] does.
+    /// else it fails as [`StateFile::state_count`] does.
     pub(super) fn row(&self, row: usize) -> Result<IndexRow, SegmentError> {
         let bytes = self.container.section(2)?.get(row * ROW_BYTES..(row + 1) * ROW_BYTES);
         let bytes = bytes.ok_or_else(|| self.container.damaged(2, "a row of the index is not there"))?;

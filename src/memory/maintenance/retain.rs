@@ -35,7 +35,7 @@ impl Catalog {
         // few times only.
         while is_changed
             && let Some(last) = files.last()
-            && is_worth_merging(last.count()?, states.len())
+            && is_worth_merging(last.state_count()?, states.len())
         {
             let Some(older) = read_undamaged(last)? else { break };
             for (key, state) in older {
@@ -54,7 +54,7 @@ impl Catalog {
             let is_excess = |info: &StateInfo| excess.contains(&info.key);
             // What takes too much memory goes now; what is only outdated waits until rewriting the file is worth it.
             let must_go = !excess.is_empty() && file.infos()?.iter().any(is_excess);
-            if gone == 0 || (gone * OUTDATED_ONE_IN < file.count()? && !must_go) {
+            if gone == 0 || (gone * OUTDATED_ONE_IN < file.state_count()? && !must_go) {
                 kept.push(file);
                 continue;
             }
