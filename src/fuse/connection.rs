@@ -13,7 +13,7 @@ pub(super) const CONTROL: &str = "/sys/fs/fuse/connections";
 
 /// Returns how many requests wait for an answer on connection `minor`. Fails where the connection is gone, or its
 /// control files can't be read.
-pub(super) fn waiting(minor: u32) -> io::Result<u64> {
+pub(super) fn waiting_requests(minor: u32) -> io::Result<u64> {
     let mut text = String::new();
     open(minor, "waiting", OFlags::RDONLY)?.read_to_string(&mut text)?;
     text.trim().parse().map_err(io::Error::other)
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_not_there_is_an_error_and_nothing_else() {
-        assert!(waiting(u32::MAX).is_err());
+        assert!(waiting_requests(u32::MAX).is_err());
         assert!(abort(u32::MAX).is_err());
     }
 

@@ -8,8 +8,8 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::sync::{MemoryMeter, TrimHeap};
 
-/// Arenas of the allocator: each reserves 64 MiB of address space.
-const ARENAS: i32 = 2;
+/// How many arenas the allocator may have: each reserves 64 MiB of address space.
+const ARENAS_MAX: i32 = 2;
 /// Allocations of at least this size are mapped one by one, and go back to the system when they are freed.
 const MAPPED_ALLOCATION_BYTES_MIN: i32 = 1 << 20;
 
@@ -49,7 +49,7 @@ pub fn close_at_exec() -> io::Result<()> {
 /// exists.
 pub fn tune_allocator() {
     #[cfg(target_env = "gnu")]
-    for (option, value) in [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, MAPPED_ALLOCATION_BYTES_MIN)] {
+    for (option, value) in [(libc::M_ARENA_MAX, ARENAS_MAX), (libc::M_MMAP_THRESHOLD, MAPPED_ALLOCATION_BYTES_MIN)] {
         // SAFETY: mallopt takes any numbers.
         unsafe { libc::mallopt(option, value) };
     }

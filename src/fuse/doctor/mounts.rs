@@ -103,7 +103,7 @@ fn requests(entry: &MountEntry) -> Finding {
     let abort = format!("if it hangs, end it: echo 1 > {}/{number}/abort", connection::CONTROL);
     let control_seen = Path::new(connection::CONTROL).join(number.to_string()).exists();
     let abort = if control_seen { abort } else { format!("mount -t fusectl none {}; {abort}", connection::CONTROL) };
-    match connection::waiting(number) {
+    match connection::waiting_requests(number) {
         Ok(0) => Finding::pass(NAME, format!("number {number}, no request waits")),
         Ok(count) => Finding::pass(NAME, format!("number {number}, {count} waiting request(s)")).advise(abort),
         Err(e) => Finding::pass(NAME, format!("number {number}; its requests can't be counted from here ({e})")),
