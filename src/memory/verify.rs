@@ -130,7 +130,7 @@ fn check_moved(
         batch.clear();
         Ok::<_, Error>(())
     };
-    let missing = moved.for_each_chunk(start.first, |entries| {
+    let missing = moved.for_each_chunk(start.first_seq, |entries| {
         archived.entries += entries.len() as u64;
         archived.has_tip |= entries.iter().any(|signed| Some(signed.hash) == options.expect_tip);
         let expected = batch.last().map_or(last.seq, |signed: &Arc<SignedEntry>| signed.entry.seq) + 1;
@@ -142,8 +142,8 @@ fn check_moved(
         Ok(())
     })?;
     check(&mut batch, &mut last)?;
-    if last.seq + 1 == start.first && last.hash != start.prev {
-        return Err(Error::damaged(format!("the entries in archive do not lead to entry {}", start.first)));
+    if last.seq + 1 == start.first_seq && last.hash != start.prev {
+        return Err(Error::damaged(format!("the entries in archive do not lead to entry {}", start.first_seq)));
     }
     archived.missing = missing.iter().map(|range| [*range.start(), *range.end()]).collect();
     Ok(archived)
@@ -163,7 +163,7 @@ fn check_history(
     let (reader, newest) = (HistoryReader::new(blobs, snapshot.clone()), snapshot.newest());
     let (mut archives, mut check) =
         (snapshot.archives.iter().peekable(), ArchiveCheck::new(blobs, &snapshot.archives)?);
-    let (mut prev, mut seq, mut has_tip) = (snapshot.start.prev, snapshot.start.first, archived.has_tip);
+    let (mut prev, mut seq, mut has_tip) = (snapshot.start.prev, snapshot.start.first_seq, archived.has_tip);
     while seq <= newest {
         let last_seq = newest.min(seq + BATCH_ENTRIES - 1);
         let entries = (seq..=last_seq).map(|seq| reader.entry(seq)).collect::<Result<Vec<_>, _>>()?;

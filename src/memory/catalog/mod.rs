@@ -73,14 +73,14 @@ pub struct Catalog {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineageStart {
     /// Its number; 1 where none was moved out.
-    pub first: u64,
+    pub first_seq: u64,
     /// Hash of the entry before, which the first one has as `prev`; zeros for none.
     pub prev: Hash,
 }
 
 impl Default for LineageStart {
     fn default() -> LineageStart {
-        LineageStart { first: 1, prev: Hash::ZERO }
+        LineageStart { first_seq: 1, prev: Hash::ZERO }
     }
 }
 

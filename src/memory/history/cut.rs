@@ -69,7 +69,7 @@ pub(in crate::memory) fn without_entries_before(
     let Some(begin) = archives.first().map(|archive| archive.first).filter(|begin| *begin < first) else {
         return Ok(archives);
     };
-    let start = LineageStart { first: begin, ..LineageStart::default() };
+    let start = LineageStart { first_seq: begin, ..LineageStart::default() };
     let last = archives.last().map_or(0, |archive| archive.last());
     let facts_before = archives[0].load_facts_before(blobs)?;
     let tail = RwLock::with_rank(Rank::Leaf, HistoryTail::new(last + 1));

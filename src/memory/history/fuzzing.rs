@@ -30,7 +30,7 @@ pub fn archive(disk: Arc<dyn Disk>, name: Hash) {
         archive.facts_before(&blobs, 1),
         archive.chunk_with(&blobs, archive.count - 1),
     );
-    let start = LineageStart { first: archive.first, ..LineageStart::default() };
+    let start = LineageStart { first_seq: archive.first, ..LineageStart::default() };
     let history = History::new(&[ArchiveName { name, count: archive.count }], start);
     let reader = HistoryReader::new(&blobs, history.snapshot());
     for seq in (archive.first..=archive.last()).take(ROWS as usize) {

@@ -68,7 +68,7 @@ pub(super) struct History(RwLock<Arc<HistorySnapshot>>);
 impl History {
     /// Begins with archives, oldest first; no file is opened yet.
     pub fn new(names: &[ArchiveName], start: LineageStart) -> History {
-        let mut first = start.first;
+        let mut first = start.first_seq;
         let archives: Vec<Arc<Archive>> = names
             .iter()
             .map(|archive| {
@@ -119,7 +119,7 @@ impl History {
     pub fn build_archives(&self, blobs: &BlobStore, last_seq: u64) -> Result<Vec<Arc<Archive>>, Error> {
         let snapshot = self.snapshot();
         let mut archives = snapshot.archives.clone();
-        let first = archives.last().map_or(snapshot.start.first, |archive| archive.last() + 1);
+        let first = archives.last().map_or(snapshot.start.first_seq, |archive| archive.last() + 1);
         if first > last_seq {
             return Ok(archives);
         }
@@ -148,7 +148,7 @@ impl History {
     /// without it.
     pub fn install(&self, archives: Vec<Arc<Archive>>, start: LineageStart) -> Arc<HistorySnapshot> {
         let old = self.snapshot();
-        let sealed = archives.last().map_or(start.first - 1, |archive| archive.last());
+        let sealed = archives.last().map_or(start.first_seq - 1, |archive| archive.last());
         let tail = HistoryTail::after_seal(&old.tail.read(), sealed);
         let snapshot = Arc::new(HistorySnapshot { start, archives, tail: RwLock::with_rank(Rank::Leaf, tail) });
         std::mem::replace(&mut *self.0.write(), snapshot)

@@ -77,7 +77,7 @@ impl<'a> HistoryReader<'a> {
 
     /// Returns the number of the first entry that the store holds; more than 1 where older ones were moved out.
     pub fn first(&self) -> u64 {
-        self.snapshot.start.first
+        self.snapshot.start.first_seq
     }
 
     /// Returns the number of the newest entry, which grows as others are written, until a seal.

@@ -9,7 +9,7 @@
 
 use serde_json::{Value, json};
 
-use crate::memory::catalog::{LineageStart, Revision};
+use crate::memory::catalog::Revision;
 use crate::memory::history::{HistoryReader, MovedEntries};
 use crate::memory::transaction::commands::ArchiveEntries;
 use crate::memory::{Actor, Error, Memory};
@@ -30,17 +30,17 @@ impl Memory {
         }
         let mut moved = MovedEntries::open(&self.disk)?;
         let start = self.catalog().start;
-        let Some((last, tip)) = last_before(&self.history_reader(), start.first, before)? else {
-            return Ok(json!({ "entries": 0, "first": start.first, "dry_run": dry_run }));
+        let Some((last, tip)) = last_before(&self.history_reader(), start.first_seq, before)? else {
+            return Ok(json!({ "entries": 0, "first": start.first_seq, "dry_run": dry_run }));
         };
         let mut report = json!({
-            "entries": last + 1 - start.first, "first": start.first, "last": last, "tip": tip.to_string(), "dry_run": dry_run,
+            "entries": last + 1 - start.first_seq, "first": start.first_seq, "last": last, "tip": tip.to_string(), "dry_run": dry_run,
         });
         if dry_run {
             return Ok(report);
         }
         // The file before the entry: behind that the next seal drops what moved.
-        report["file"] = moved.write(&self.history_reader(), start.first..=last)?.into();
+        report["file"] = moved.write(&self.history_reader(), start.first_seq..=last)?.into();
         report["entry"] = self.commit_archive_entry(who, last, tip)?.to_string().into();
         // The entry alone says where the lineage begins; this seal has the archives and the manifest follow it at once.
         self.seal()?;
@@ -61,7 +61,7 @@ impl Memory {
     /// file has, both ends included. Kind `Damaged` where a file is not what was written: lines before that were given
     /// to `each`.
     pub fn archived_lines(&self, mut each: impl FnMut(&str)) -> Result<Vec<(u64, u64)>, Error> {
-        let LineageStart { first, .. } = self.catalog().start;
+        let first = self.catalog().start.first_seq;
         let missing = MovedEntries::open(&self.disk)?.for_each_chunk(first, |entries| {
             entries.iter().for_each(|signed| each(&signed.to_line()));
             Ok(())

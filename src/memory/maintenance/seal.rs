@@ -272,8 +272,9 @@ impl Memory {
             Compaction::Rewrite(rewrite_set) => history::without_quotes(blobs, archives, &rewrite_set.quotes)?,
             _ => archives,
         };
-        let drops_moved_entries = archives.first().map_or(0, |archive| archive.first) < manifest.catalog.start.first;
-        let archives = history::without_entries_before(blobs, archives, manifest.catalog.start.first)?;
+        let drops_moved_entries =
+            archives.first().map_or(0, |archive| archive.first) < manifest.catalog.start.first_seq;
+        let archives = history::without_entries_before(blobs, archives, manifest.catalog.start.first_seq)?;
         manifest.archives = history::archive_names(&archives);
         let mut tree_sealer = self.pack_files(&manifest.catalog)?;
         let mut tree_relocator = self.repack_files(&manifest.catalog, compaction)?;
@@ -284,10 +285,9 @@ impl Memory {
         manifest.sidecars = manifest::reachable_sidecars(&manifest.catalog);
         manifest.sidecars.extend(self.storage.file_index.derived_files().iter().map(|file| file.name()));
         stored.expect_sidecars(&manifest.sidecars);
-        let frees_manifest_files =
-            stored.write_catalog(&manifest.catalog, &self.storage.segments.blobs, &self.storage.trees, |parts| {
-                manifest::write(&self.disk, &manifest, parts, &self.signing_key)
-            })?;
+        let frees_manifest_files = stored.write_catalog(&manifest.catalog, blobs, &self.storage.trees, |parts| {
+            manifest::write(&self.disk, &manifest, parts, &self.signing_key)
+        })?;
         stored.note_sidecars(manifest.sidecars.clone());
         let frees_index_files = self.storage.file_index.replace_manifest_names(&manifest.file_index);
         let frees_files = frees_manifest_files

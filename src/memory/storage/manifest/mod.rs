@@ -101,7 +101,7 @@ impl Manifest {
         let mut out = Writer::new();
         out.number(self.journal).number(self.seq).hash(&self.tip).signed(self.time.0);
         out.number(u64::from(self.catalog.numbers.last()));
-        out.number(self.catalog.start.first).hash(&self.catalog.start.prev);
+        out.number(self.catalog.start.first_seq).hash(&self.catalog.start.prev);
         out.number(self.archives.len() as u64);
         for archive in &self.archives {
             out.hash(&archive.name).number(archive.count);
@@ -131,7 +131,7 @@ impl Root {
         let mut input = Reader::new(bytes);
         let (journal, seq, tip, time) = (input.number()?, input.number()?, input.hash()?, Time(input.signed()?));
         let last_number = u32::try_from(input.number()?).map_err(|_| CodecError::Number)?;
-        let start = LineageStart { first: input.number()?, prev: input.hash()? };
+        let start = LineageStart { first_seq: input.number()?, prev: input.hash()? };
         let mut archives = Vec::new();
         for _ in 0..input.length()? {
             archives.push(ArchiveName { name: input.hash()?, count: input.number()? });

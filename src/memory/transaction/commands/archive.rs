@@ -34,11 +34,11 @@ impl Command for ArchiveEntries {
 
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let (last, hash) = (self.last, self.hash);
-        if last < context.catalog.start.first || last >= context.seq {
+        if last < context.catalog.start.first_seq || last >= context.seq {
             return Err(Error::NoEntry(last));
         }
         let (label, text) = (Some(last.to_string().into()), Some(hash.to_string().into()));
-        let change = CatalogChange::LineageStart(LineageStart { first: last + 1, prev: hash });
+        let change = CatalogChange::LineageStart(LineageStart { first_seq: last + 1, prev: hash });
         let user = context.catalog.user(log_record.uid);
         Ok(prepare_on_store(EntryOp::Archive, Detail { label, text, ..Detail::default() }, user, change))
     }
