@@ -63,7 +63,7 @@ impl<'a> JournalFiles<'a> {
         Ok(JournalFiles { disk, numbers, unfinished })
     }
 
-    /// Calls `each` as [`Replay::run`] does, with the frames of all files in order. `writing` says whether the journal
+    /// Calls `each` as [`Replay::for_each_frame`] does, with the frames of all files in order. `writing` says whether the journal
     /// will be continued.
     ///
     /// An error of `each` ends it and is returned. [`JournalError::Damaged`] where a bad frame was flushed, or a file
@@ -77,7 +77,7 @@ impl<'a> JournalFiles<'a> {
         let (mut read, mut torn): (Vec<Replay>, Option<TornTail>) = (Vec::new(), None);
         for number in &self.numbers {
             let mut replay = open(self.disk, *number)?;
-            torn = replay.run(0, &mut each)?;
+            torn = replay.for_each_frame(0, &mut each)?;
             // A file that vouches for those before it leaves nothing of them to be flushed again.
             if replay.is_previous_flushed() {
                 read.clear();
@@ -123,7 +123,7 @@ impl<'a> JournalFiles<'a> {
     fn unflushed_bytes(&self, number: u64, torn: &Replay, offset: u64) -> Result<u64, JournalError> {
         let mut later = Replay::open(self.disk, number)?;
         // The frames are not carried out: what is asked is only what the whole ones among them vouch for.
-        later.run::<JournalError>(0, |_| Ok(true))?;
+        later.for_each_frame::<JournalError>(0, |_| Ok(true))?;
         if later.is_previous_flushed() {
             let reason = "a frame that was acknowledged as synced does not match its check".to_owned();
             return Err(JournalError::Damaged { path: torn.path().to_owned(), offset, reason });

@@ -164,8 +164,8 @@ impl Replay {
     ///
     /// `synced` is an offset below which the file is known from elsewhere to be whole. A bad frame below it, or below
     /// what any later frame tells, or before a clean end, is damage. A kind that a later version wrote is passed over
-    /// or is damage, as its code says. An error of `each` ends the run and is returned.
-    pub fn run<E: From<JournalError>>(
+    /// or is damage, as its code says. An error of `each` ends it and is returned.
+    pub fn for_each_frame<E: From<JournalError>>(
         &mut self,
         synced: u64,
         mut each: impl FnMut(Frame<'_>) -> Result<bool, E>,

@@ -425,7 +425,8 @@ fn check_journals(disk: &Arc<dyn Disk>, first: u64) -> Result<(), Error> {
             return Err(Error::damaged(format!("the file journal/{name} does not belong into a store")));
         };
         if number < first
-            && let Some(torn) = Replay::open(disk, number)?.run::<Error>(0, |frame| Ok(has_whole_content(&frame)))?
+            && let Some(torn) =
+                Replay::open(disk, number)?.for_each_frame::<Error>(0, |frame| Ok(has_whole_content(&frame)))?
         {
             let message = format!(
                 "{} is damaged at byte {}, and a later journal file follows it",

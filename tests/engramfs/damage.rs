@@ -204,7 +204,7 @@ fn last_command_end(disk: &ForgetfulDisk) -> (String, u64) {
         }
         Ok(true)
     };
-    engramfs::journal::Replay::open(&disk, number).unwrap().run(0, each).unwrap();
+    engramfs::journal::Replay::open(&disk, number).unwrap().for_each_frame(0, each).unwrap();
     (path, end)
 }
 

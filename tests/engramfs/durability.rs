@@ -244,7 +244,7 @@ fn has_end(disk: &ForgetfulDisk) -> bool {
         Ok(true)
     };
     // One that is torn is of no matter here.
-    let _ = Replay::open(&disk, newest).unwrap().run(0, each);
+    let _ = Replay::open(&disk, newest).unwrap().for_each_frame(0, each);
     has_end
 }
 
@@ -354,7 +354,7 @@ fn the_tail_of_the_test_store_is_made_of_whole_frames() {
         starts.push((frame.offset, frame.kind));
         Ok(true)
     };
-    assert_eq!(Replay::open(&disk, 1).unwrap().run(0, each).unwrap(), None);
+    assert_eq!(Replay::open(&disk, 1).unwrap().for_each_frame(0, each).unwrap(), None);
     assert!(starts.contains(&(flushed, FrameKind::Mark)));
     ends[..ends.len() - 1].iter().for_each(|end| assert!(starts.contains(&(*end, FrameKind::Command))));
 }

@@ -47,7 +47,7 @@ fn acts(disk: &ForgetfulDisk) -> Acts {
         }
         Ok(true)
     };
-    assert_eq!(Replay::open(&disk, 1).unwrap().run(0, each).unwrap(), None);
+    assert_eq!(Replay::open(&disk, 1).unwrap().for_each_frame(0, each).unwrap(), None);
     acts
 }
 
@@ -291,7 +291,7 @@ fn frames(disk: &ForgetfulDisk) -> Vec<(FrameKind, Vec<u8>)> {
         frames.push((frame.kind, frame.payload.to_vec()));
         Ok(true)
     };
-    assert_eq!(Replay::open(&disk, 1).unwrap().run(0, each).unwrap(), None);
+    assert_eq!(Replay::open(&disk, 1).unwrap().for_each_frame(0, each).unwrap(), None);
     frames
 }
 
