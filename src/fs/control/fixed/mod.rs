@@ -79,23 +79,23 @@ pub(in crate::fs) enum ControlFile {
 #[derive(Clone, Copy)]
 struct FixedName {
     name: &'static str,
-    entry: FixedEntry,
+    node: FixedNode,
     /// Permission bits; the owner is the branch's.
     mode: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FixedEntry {
+enum FixedNode {
     Directory(ControlDirectory),
     File(ControlFile),
 }
 
 const fn directory(name: &'static str, directory: ControlDirectory, mode: u32) -> FixedName {
-    FixedName { name, entry: FixedEntry::Directory(directory), mode }
+    FixedName { name, node: FixedNode::Directory(directory), mode }
 }
 
 const fn file(name: &'static str, file: ControlFile, mode: u32) -> FixedName {
-    FixedName { name, entry: FixedEntry::File(file), mode }
+    FixedName { name, node: FixedNode::File(file), mode }
 }
 
 /// What the directory of a branch has beside documents, in the order of its listing.
@@ -135,53 +135,53 @@ fn directory_names(view: &View) -> impl Iterator<Item = FixedName> {
     documents.chain(FIXED.iter().copied()).chain(matches!(view, View::Proposal(..)).then_some(PLAN))
 }
 
-fn fixed_name(entry: FixedEntry) -> FixedName {
-    match entry {
-        FixedEntry::File(ControlFile::Document(one)) => document(one),
-        _ => FIXED.iter().find(|fixed| fixed.entry == entry).copied().unwrap_or(PLAN),
+fn fixed_name(node: FixedNode) -> FixedName {
+    match node {
+        FixedNode::File(ControlFile::Document(one)) => document(one),
+        _ => FIXED.iter().find(|fixed| fixed.node == node).copied().unwrap_or(PLAN),
     }
 }
 
 impl FixedName {
-    fn node(&self, view: &View) -> FsNode {
-        match self.entry {
-            FixedEntry::Directory(directory) => FsNode::Directory(view.clone(), directory),
-            FixedEntry::File(file) => FsNode::Control(view.clone(), file),
+    fn fs_node(&self, view: &View) -> FsNode {
+        match self.node {
+            FixedNode::Directory(directory) => FsNode::Directory(view.clone(), directory),
+            FixedNode::File(file) => FsNode::Control(view.clone(), file),
         }
     }
 }
 
 /// Returns what the directory of a view has, with its names, in the order of its listing.
 pub(super) fn all_nodes(view: &View) -> impl Iterator<Item = (&'static str, FsNode)> {
-    directory_names(view).map(|fixed| (fixed.name, fixed.node(view)))
+    directory_names(view).map(|fixed| (fixed.name, fixed.fs_node(view)))
 }
 
 /// Returns the fixed node of a name in the directory of a view; none for any other name.
 pub(super) fn find_node(view: &View, name: &str) -> Option<FsNode> {
-    directory_names(view).find(|fixed| fixed.name == name).map(|fixed| fixed.node(view))
+    directory_names(view).find(|fixed| fixed.name == name).map(|fixed| fixed.fs_node(view))
 }
 
 impl ControlDirectory {
     /// Returns its name in the branch's directory.
     pub fn name(self) -> &'static str {
-        fixed_name(FixedEntry::Directory(self)).name
+        fixed_name(FixedNode::Directory(self)).name
     }
 
     /// Returns the permission bits of its row in `FIXED`; the owner is the branch's.
     pub fn mode(self) -> u32 {
-        fixed_name(FixedEntry::Directory(self)).mode
+        fixed_name(FixedNode::Directory(self)).mode
     }
 }
 
 impl ControlFile {
     /// Returns its name in the branch's directory.
     pub fn name(self) -> &'static str {
-        fixed_name(FixedEntry::File(self)).name
+        fixed_name(FixedNode::File(self)).name
     }
 
     /// Returns the permission bits of its row in `FIXED`; the owner is the branch's.
     pub fn mode(self) -> u32 {
-        fixed_name(FixedEntry::File(self)).mode
+        fixed_name(FixedNode::File(self)).mode
     }
 
     /// Tells whether its permission bits let anybody write, if only the owner.
