@@ -56,7 +56,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns the system's clock and randomness, for `owner`. Nothing else in this crate fetches either.
+    /// Returns the system's clock and randomness, for `owner`. Nothing else in this crate fetches either. `entropy` panics where
+    /// getrandom(2) fails, as keys and salts must not be made of anything else.
     pub fn real(owner: Actor) -> Environment {
         let clock = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -67,8 +68,8 @@ impl Environment {
                 match getrandom(&mut *buffer, GetRandomFlags::empty()) {
                     Ok(filled) => buffer = &mut buffer[filled..],
                     Err(Errno::INTR) => {}
-                    // getrandom(2) needs no descriptor and no memory, and every kernel since 3.17 has it.
-                    Err(error) => unreachable!("getrandom(2) fails: {error}"),
+                    // Every kernel since 3.17 has it, and it needs no descriptor and no memory; a filter of system calls may refuse it.
+                    Err(error) => panic!("the system gave no random bytes, getrandom(2) failed: {error}"),
                 }
             }
         };
