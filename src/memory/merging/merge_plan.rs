@@ -27,11 +27,14 @@ use crate::merge::gate::{GateFindings, MergeExtent};
 use crate::object::{Hash, Time};
 use crate::workspace::{Packs, Tree, TreePatch};
 
-/// What a merge is worked out from: one version of the catalog, to be compared with later ones; packs of contents; the time of its changes.
+/// What a merge is worked out from.
 #[derive(Clone, Copy)]
 pub struct MergeContext<'a> {
+    /// One version of the catalog, with both branches. A plan is compared with later ones to see whether it still holds.
     pub catalog: &'a Catalog,
+    /// The packs from which contents of files are read.
     pub packs: &'a dyn Packs,
+    /// When it is worked out, which is the time of what the merge changes.
     pub time: Time,
 }
 
@@ -90,9 +93,8 @@ pub fn check_no_children(branch: &Branch) -> Result<(), Error> {
     Err(BranchError::HasChildren { path: branch.path.to_string(), count: branch.children.len() }.into())
 }
 
-/// Returns the two branches that a merge brings together: a branch and its parent; for a revert the branch as it was
-/// before, and the branch. [`BranchError::NoParent`] for a root branch, [`Error::NotKept`] where a revert needs a state
-/// that is not kept.
+/// Returns the two branches that a merge brings together: a branch and its parent; for a revert the branch as it was before, and
+/// the branch. [`BranchError::NoParent`] for a root branch, [`Error::NotKept`] where a revert needs a state that is not kept.
 pub fn merged_branches(catalog: &Catalog, branch: BranchId, merge: MergeKind) -> Result<(BranchRef, BranchRef), Error> {
     let branch = catalog.branch_ref(branch)?;
     Ok(match merge {
@@ -172,7 +174,7 @@ impl<'a> MergeSides<'a> {
             new_owner: Some(NewOwner::for_transfer(self.child.uid, self.parent.uid, pulls)),
             writes: matches!(merge, MergeKind::Merge | MergeKind::Promote),
         };
-        // Where numbers lead nowhere, all that the receiver changed is looked at.
+        // A file that has another inode number in the receiver is looked for in all that differs between base and receiver.
         merge_budget.check(base.has_changed_at_most(receiver, merge_budget.changes_max.saturating_mul(16)))?;
         Ok(plan_files(MergeTrees { base, child: giver, parent: receiver }, &how)?)
     }
@@ -187,7 +189,6 @@ impl<'a> MergeSides<'a> {
         let own = self.child.state.files();
         let mut state = BranchVersion::clone(merged);
         if own.hash() == merged.files().hash() {
-            // Own inode numbers are kept, since handles are open on them.
             state.set_files(own.clone());
             return Ok((Arc::new(state), Arc::default()));
         }
@@ -341,8 +342,7 @@ impl MergePlan {
         planned.settings.merges_like(&present.settings)
     }
 
-    /// Works it out again for what has changed since, as far as that is possible, and else as a whole. Fails with
-    /// `PlanError::Exceeded` beyond the budget.
+    /// Works it out again for what has changed since, as far as possible, and else as a whole. [`PlanError::Exceeded`] beyond the budget.
     pub fn replan(
         &self,
         context: MergeContext<'_>,
