@@ -7,7 +7,8 @@ use super::BranchVersion;
 use crate::object::Hash;
 use crate::segment::{Segment, SegmentError};
 
-/// Finds the rows of a segment whose hash is one of those that go.
+/// Returns the numbers of those rows of a segment whose content hash is one of the `hashes` that [`BranchVersion::purge`] was given,
+/// in any order. Rows that the state does not show may be among them.
 pub type RowFinder<'a> = &'a mut dyn FnMut(&Arc<Segment>) -> Result<Arc<[u32]>, SegmentError>;
 
 impl BranchVersion {

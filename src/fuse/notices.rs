@@ -17,7 +17,7 @@ const HEADER_BYTES: u32 = 16;
 pub struct NoticeChannel {
     /// Sends the notices that fuser has.
     pub(super) notifier: Notifier,
-    /// The connection, for those that it has not.
+    /// The same connection, to which the notices that fuser lacks are written.
     pub(super) device: File,
 }
 

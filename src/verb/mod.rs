@@ -100,8 +100,8 @@ impl VerbAnswer {
 }
 
 impl Verb {
-    /// Returns a verb with arguments that were not written in a line; refuses those of which one is missing, or is not what
-    /// it has to be.
+    /// Returns a verb with arguments that were not written in a line. Fails with [`ArgumentError`], whose text names an argument
+    /// that is missing or quotes a value that its argument does not accept: the first such, in the order of the spec.
     pub fn new(spec: &'static VerbSpec, arguments: Arguments) -> Result<Verb, ArgumentError> {
         spec.arguments.iter().try_for_each(|argument| argument.check(&arguments))?;
         Ok(Verb { spec, arguments })
