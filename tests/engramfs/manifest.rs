@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
-use engramfs::memory::{Hash, Memory, ShowTarget, View, Viewer};
+use engramfs::memory::{Actor, Hash, Memory, ShowTarget, View, Viewer};
 
 use crate::files::write;
 use crate::support::{main_of, open, put, texts, verify, who};
@@ -36,14 +36,17 @@ fn a_fork_writes_as_much_at_any_size_and_depth() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();
     let main = main_of(&memory);
-    let cost_of_a_fork = |parent, name: &str| {
+    let cost_of_a_fork = |user: &Actor, parent, name: &str| {
         let before = journal_bytes(&disk);
-        memory.fork(&who(), parent, name, None).unwrap();
+        memory.fork(user, parent, name, None).unwrap();
         journal_bytes(&disk) - before
     };
-    // The first one notes who the user is.
-    memory.fork(&who(), main, "first", None).unwrap();
-    let small = cost_of_a_fork(main, "small");
+    let bob = Actor { uid: 1001, gid: 1001, name: "bob".into() };
+    // The first one of each notes who the user is.
+    for (user, name) in [(&who(), "first"), (&bob, "first-of-bob")] {
+        memory.fork(user, main, name, None).unwrap();
+    }
+    let small = cost_of_a_fork(&who(), main, "small");
     memory
         .commit(&who(), main, (0..3_000).map(|n| put(&format!("r{n}"), Some(vec![1.0, 2.0]), Some("text"))).collect())
         .unwrap();
@@ -53,18 +56,24 @@ fn a_fork_writes_as_much_at_any_size_and_depth() {
     memory.sync().unwrap();
     // The entry that gathers what was done to files belongs to them.
     memory.checkpoint(&who(), main, "full", None).unwrap();
-    let large = cost_of_a_fork(main, "large");
+    let large = cost_of_a_fork(&who(), main, "large");
+    // Its owner gets all these files.
+    let given = cost_of_a_fork(&bob, main, "given");
     let mut branch = main;
     for _ in 0..20 {
         branch = memory.fork(&who(), branch, "d", None).unwrap();
         memory.commit(&who(), branch, vec![put("own", None, Some("text"))]).unwrap();
     }
-    let deep = cost_of_a_fork(branch, "depth");
+    let deep = cost_of_a_fork(&who(), branch, "depth");
     // Numbers are longer, and so are paths.
     assert!(large < small + 64 && deep < small + 192, "{small}, {large} and {deep} bytes");
+    assert!(given < small + 64, "{small} bytes, and {given} for another owner");
     let memory = reopened(&disk, memory);
     let deepest = memory.resolve(&format!("main{}/depth", "/d".repeat(20))).unwrap();
     assert_eq!(texts(&memory, &View::Branch(deepest)).len(), 3_001);
+    let files = memory.files(&View::Branch(memory.resolve("main/given").unwrap())).unwrap();
+    let owner = |path: &str| files.owner(files.node(files.resolve(path.as_bytes()).unwrap()).unwrap());
+    assert!((0..300).all(|number| owner(&format!("f{number}")) == bob.uid));
 }
 
 #[test]

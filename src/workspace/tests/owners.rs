@@ -33,6 +33,17 @@ fn a_mode_that_changes_later_changes_no_owner() {
     assert_eq!(owner(&tree, open), 0);
 }
 
+/// Else a fork by another user would cost as much as there are files.
+#[test]
+fn a_tree_that_is_given_away_shares_all_its_files_with_the_one_it_came_from() {
+    let mut tree = Tree::default();
+    let inodes: Vec<u64> = (0..100).map(|number| create(&mut tree, ROOT, format!("f{number}").as_bytes())).collect();
+    let mut fork = tree.clone();
+    fork.transfer_owner(0, ANN);
+    assert!(fork.nodes.ptr_eq(&tree.nodes));
+    assert!(inodes.iter().all(|inode| owner(&fork, *inode) == ANN && owner(&tree, *inode) == 0));
+}
+
 #[test]
 fn only_what_everybody_may_read_and_gives_no_rights_is_given() {
     let given = |make: NewInode, mode: u32| {
