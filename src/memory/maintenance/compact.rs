@@ -183,29 +183,41 @@ mod tests {
         Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap()
     }
 
-    #[test]
-    fn a_store_left_alone_rewrites_from_a_fourth_and_gc_from_a_sixteenth_on() {
+    /// Chooses among files of which one in so many bytes is dead, or just less, and those with `least` dead bytes, or one
+    /// less: both bounds must hold.
+    fn assert_bounds(policy: CompactionPolicy, one_in: u64, least: u64) {
         let memory = memory_on(&ForgetfulDisk::new(), &Actor { uid: 0, gid: 0, name: "root".into() });
-        let (idle, collect, tight) = (CompactionPolicy::IDLE, CompactionPolicy::COLLECT, CompactionPolicy::TIGHT);
-        for (policy, one_in, least) in [(idle, 4, 16 << 10), (collect, 16, 4 << 10), (tight, 16, 64 << 10)] {
-            let length = 16 << 20;
-            let needed = length - length / one_in;
-            let packs = vec![file(1, true, length, needed), file(2, true, length, needed + 1)];
-            assert_eq!(memory.choose_files(packs, policy).packs, HashSet::from([Hash([1; 32])]), "one in {one_in}");
-            let of_length = |number, length| file(number, false, length, 0);
-            let few = [of_length(3, least), of_length(4, least - 1)];
-            let segments = [file(1, false, length, needed), file(2, false, length, needed + 1)].into_iter().chain(few);
-            let chosen = memory.choose_files(segments.collect(), policy).segments;
-            assert_eq!(chosen, HashSet::from([Hash([1; 32]), Hash([3; 32])]), "{least} bytes at least");
-        }
+        let length = 16 << 20;
+        let needed = length - length / one_in;
+        let packs = vec![file(1, true, length, needed), file(2, true, length, needed + 1)];
+        assert_eq!(memory.choose_files(packs, policy).packs, HashSet::from([Hash([1; 32])]), "one in {one_in}");
+        let of_length = |number, length| file(number, false, length, 0);
+        let few = [of_length(3, least), of_length(4, least - 1)];
+        let segments = [file(1, false, length, needed), file(2, false, length, needed + 1)].into_iter().chain(few);
+        let chosen = memory.choose_files(segments.collect(), policy).segments;
+        assert_eq!(chosen, HashSet::from([Hash([1; 32]), Hash([3; 32])]), "{least} bytes at least");
     }
 
     #[test]
-    fn packs_below_1_mib_are_combined_where_more_than_four_are_left_alone_and_by_gc_always() {
+    fn a_store_that_is_written_to_rewrites_files_from_a_half_and_1_mib_on() {
+        assert_bounds(CompactionPolicy::BUSY, 2, 1 << 20);
+    }
+
+    #[test]
+    fn a_store_left_alone_rewrites_from_a_fourth_and_gc_from_a_sixteenth_on() {
+        assert_bounds(CompactionPolicy::IDLE, 4, 16 << 10);
+        assert_bounds(CompactionPolicy::COLLECT, 16, 4 << 10);
+        assert_bounds(CompactionPolicy::TIGHT, 16, 64 << 10);
+    }
+
+    #[test]
+    fn packs_below_1_mib_are_combined_where_more_than_32_or_left_alone_four_are_there_and_by_gc_always() {
         let memory = memory_on(&ForgetfulDisk::new(), &Actor { uid: 0, gid: 0, name: "root".into() });
         let small = |count: u8, length: u64| (1..=count).map(|number| file(number, true, length, length)).collect();
         let combined = |count, length, policy| memory.choose_files(small(count, length), policy).packs.len();
         let (below, one) = ((1 << 20) - 1, 1 << 20);
+        assert_eq!((combined(32, below, CompactionPolicy::BUSY), combined(33, below, CompactionPolicy::BUSY)), (0, 33));
+        assert_eq!((combined(33, one, CompactionPolicy::BUSY), combined(255, below, CompactionPolicy::TIGHT)), (0, 0));
         assert_eq!((combined(4, below, CompactionPolicy::IDLE), combined(5, below, CompactionPolicy::IDLE)), (0, 5));
         assert_eq!((combined(5, one, CompactionPolicy::IDLE), combined(9, one, CompactionPolicy::COLLECT)), (0, 0));
         assert_eq!(
