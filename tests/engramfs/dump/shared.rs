@@ -337,6 +337,41 @@ fn shared_state_that_was_made_up_is_refused_by_file_and_line_and_leaves_no_store
     assert_eq!((exit, lines(&out).pop().map(|report| report["signals_ended"].clone())), (0, Some(json!(1))), "{error}");
 }
 
+/// Whoever may write to a dump decides what comes of it, but for records and files, whose heads are in the manifest.
+#[test]
+fn a_changed_signal_name_setting_owner_or_mode_of_a_dump_is_taken_as_it_stands() {
+    let (_folder, [dump, back], ..) = dumped();
+    let (dump, manifest) = (Path::new(&dump), Path::new(&dump).join("manifest.json"));
+    let forged = |mut line: Value| {
+        (line["value"], line["owner"], line["mode"]) = (json!("forged"), json!(1002), json!("0666"));
+        line.to_string()
+    };
+    change(dump, "main/signals.jsonl", 2, &forged);
+    change(dump, "main/agents.jsonl", 2, &with("uid", json!(1002)));
+    fs::write(dump.join("main/config/approvers"), "uid:1001\n").unwrap();
+    let mut value: Value = serde_json::from_str(&fs::read_to_string(&manifest).unwrap()).unwrap();
+    for branch in value["branches"].as_array_mut().unwrap() {
+        if branch["path"] == "main/kept" {
+            (branch["owner"], branch["mode"]) = (json!(1002), json!("0700"));
+        }
+    }
+    fs::write(&manifest, value.to_string()).unwrap();
+    let (code, _, error) = run(&["import", "--all", &dump.display().to_string(), &back]);
+    assert_eq!(code, 0, "{error}");
+
+    let memory = open(Path::new(&back), OpenMode::Existing);
+    let main = main_of(&memory);
+    let left = memory.signal(main, "left").unwrap().unwrap();
+    assert_eq!((&*left.value, left.owner, left.mode), (&b"forged"[..], 1002, 0o666));
+    assert_eq!(memory.agents(main).unwrap()["ghost"], Some(1002));
+    assert_eq!(memory.setting(&View::Branch(main), Setting::Approvers).unwrap(), "uid:1001");
+    let kept = memory.info(memory.resolve("main/kept").unwrap()).unwrap();
+    assert_eq!((kept.uid, kept.mode), (1002, 0o700));
+    memory.close().unwrap();
+    drop(memory);
+    verify_folder(Path::new(&back));
+}
+
 /// A dump of the release before: without what it did not know.
 #[test]
 fn a_dump_without_shared_state_becomes_a_store_as_before() {
