@@ -3,7 +3,7 @@
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
     Actor, Attrs, BranchId, Credentials, FILES_ROOT, FileName, FileOp, Kind, MergeKind, NewInode, RenameMode, Setting,
-    ShowTarget, Side, View, Viewer,
+    ShowTarget, Side, View, Viewer, XattrMode,
 };
 use serde_json::Value;
 
@@ -14,9 +14,10 @@ use crate::support::{main_of, open, who};
 fn diff_lists_a_renamed_file_at_both_names_and_directories_for_their_own_changes() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
-    for path in ["old", "stays/inside"] {
+    for path in ["old", "stays/inside", "chmodded/inside", "tagged/inside"] {
         write(&memory, main, path, "base");
     }
+    let [chmodded, tagged, _] = ["chmodded", "tagged", "gone"].map(|path| folders(&memory, main, path));
     let x = memory.fork(&who(), main, "x", None).unwrap();
     let named = |bytes: &[u8]| FileName::new(bytes).unwrap();
     let (name, new_name) = (named(b"old"), named(b"new"));
@@ -26,11 +27,25 @@ fn diff_lists_a_renamed_file_at_both_names_and_directories_for_their_own_changes
     folders(&memory, x, "made");
     let (name, make) = (named(b"odd\xff"), NewInode::File);
     memory.edit(&who(), x, FileOp::Create { parent, name, make, mode: 0o644, uid: 0, gid: 0 }).unwrap();
+    memory.edit(&who(), x, FileOp::Rmdir { parent, name: named(b"gone"), keep: false }).unwrap();
+    let attrs = Attrs { mode: Some(0o700), ..Attrs::default() };
+    memory.edit(&who(), x, FileOp::SetAttr { inode: chmodded, attrs }).unwrap();
+    let (name, value) = (b"user.tag".to_vec(), b"new".to_vec());
+    memory.edit(&who(), x, FileOp::SetXattr { inode: tagged, name, value, how: XattrMode::Any }).unwrap();
     let diff = memory.diff(&View::Branch(x)).unwrap();
     let lines = std::str::from_utf8(&diff).unwrap().lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let listed: Vec<String> =
         lines.map(|line| format!("{} {}", line["path"].as_str().unwrap(), line["change"].as_str().unwrap())).collect();
-    let expected = ["made added", "new added", "odd\u{fffd} added", "old deleted", "stays/inside modified"];
+    let expected = [
+        "chmodded modified",
+        "gone deleted",
+        "made added",
+        "new added",
+        "odd\u{fffd} added",
+        "old deleted",
+        "stays/inside modified",
+        "tagged modified",
+    ];
     assert_eq!(listed, expected.map(|line| format!("files/{line}")));
 }
 
