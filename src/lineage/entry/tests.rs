@@ -118,6 +118,28 @@ fn a_line_names_every_field_of_the_contract() {
     assert_eq!(shown, fields, "what lines have, and the table of docs/SEMANTICS.md");
 }
 
+/// Who reads lines finds by these keys what an entry is about; of all other operations a label is one of a checkpoint.
+#[test]
+fn a_label_stands_under_the_key_that_is_for_its_operation() {
+    let expected: [(&str, &[&str]); 8] = [
+        ("setting", &["config"]),
+        ("id", &["resolve"]),
+        ("renamed_from", &["rename"]),
+        ("proposal", &["approve", "reject"]),
+        ("last_archived", &["archive", "archive_log"]),
+        ("embedder", &["embedder"]),
+        ("imported", &["import"]),
+        ("agent_name", &["free_agent", "bar_agent"]),
+    ];
+    for op in EntryOp::ALL {
+        let detail = Detail { label: Some("what it is about".into()), ..entry().detail };
+        let line = SignedEntry::sign(Entry { op, detail, ..entry() }, &Key::from_seed(&[9; 32])).to_line();
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let key = expected.iter().find(|(_, ops)| ops.contains(&op.name())).map_or("checkpoint", |(key, _)| *key);
+        assert_eq!(value[key], "what it is about", "{}", op.name());
+    }
+}
+
 #[test]
 fn an_entry_names_20_items_and_1_kib_of_them_at_most() {
     let named = |count: usize, bytes: usize| Detail::from_items((0..count).map(|_| "i".repeat(bytes))).items.len();
