@@ -80,9 +80,13 @@ fn who_may_not_read_a_branch_sees_nothing_of_what_it_was() {
     mount.put("main/vectors/b.json", "later");
     let entry = newest(&mount, "main");
     let look = format!("cat main/at/{entry}/vectors/a.json main/at/{entry}/files/open.md");
+    let diff = format!("echo diff {entry} > main/ctl");
     act(&mount, 1001, &look).unwrap();
+    act(&mount, 1001, &diff).unwrap();
     // To enter and not to read.
     fs::set_permissions(mount.at("main"), PermissionsExt::from_mode(0o711)).unwrap();
+    act(&mount, 1001, "echo discarded > main/ctl").unwrap();
+    assert_refused(&mount, 1001, &diff);
     assert_refused(&mount, 1001, &look);
     assert_refused(&mount, 1001, &format!("cat main/at/{entry}/files/open.md"));
     let query = format!("exec 3<>main/query; echo '{{\"text\":\"main\",\"at\":{entry}}}' >&3");
