@@ -141,6 +141,8 @@ mod tests {
         };
         let kept = |memory: &Memory| many.iter().map(|it| is_kept(memory, *it)).collect::<Vec<_>>();
         assert!(is_kept(&memory, one), "what another user kept stays");
+        let lineage = memory.lineage_lines(main, false).unwrap();
+        assert!(lineage.iter().any(|line| line.contains(r#""op":"kept_dropped""#)), "nobody is told");
         assert!(!kept(&memory)[0] && kept(&memory)[19] && kept(&memory).is_sorted(), "{:?}", kept(&memory));
         let before = (kept(&memory), held(&memory));
         memory.close().unwrap();
