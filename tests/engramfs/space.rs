@@ -1,13 +1,15 @@
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
+use engramfs::fs::{Caller, Filesystem, FsOptions};
 use engramfs::memory::{
     BranchId, Document, Environment, FILES_ROOT, FileName, FileOp, Memory, OpenMode, Setting, View,
 };
 
-use crate::files::{read, write};
+use crate::files::{read, try_write, write};
 use crate::support::{Chance, environment, main_of, open, open_on, rounds, stride, verify, who};
 
 const ALL: &[DiskCall] = &[
@@ -270,4 +272,33 @@ fn status_tells_what_retained_states_alone_hold() {
         "the child keeps its own: {}",
         status()
     );
+}
+
+/// Who owns a branch looks there and not into the lineage.
+#[test]
+fn earlier_states_that_went_for_a_full_disk_are_told_in_errors_and_events() {
+    let disk = ForgetfulDisk::new();
+    disk.limit(8 << 20, 1 << 20);
+    let around = Environment { reserve_bytes: 8 << 20, ..environment() };
+    let memory = Memory::open_on(Arc::new(disk), OpenMode::Create, None, around).unwrap();
+    let mounted = Filesystem::new(memory.clone(), FsOptions::default());
+    let (main, mut chance) = (main_of(&memory), Chance(7));
+    memory.checkpoint(&who(), main, "empty", None).unwrap();
+    // What the first round wrote is an earlier state, which goes in the second.
+    for _ in 0..2 {
+        let mut write = |n: u32| try_write(&memory, &who(), main, &format!("f{n}"), &text(&mut chance, 200 << 10));
+        assert!((0..1_000).any(|n| write(n).is_err()), "the disk never gets full");
+        memory.rollback(&who(), main, "empty").unwrap();
+    }
+    let caller = Caller { uid: who().uid, gid: who().gid, pid: 0 };
+    let lookup = |parent, name: &str| mounted.lookup(caller, parent, OsStr::new(name)).unwrap().attr.ino;
+    let read = |name: &str| {
+        let handle = mounted.open(caller, lookup(lookup(1, "main"), name), libc::O_RDONLY).unwrap();
+        let bytes = mounted.read(handle, 0, 4 << 20).unwrap();
+        mounted.release(handle);
+        String::from_utf8(bytes).unwrap()
+    };
+    let (errors, events) = (read("errors"), read("events.jsonl"));
+    assert!(errors.contains(r#""code":"kept_dropped""#), "{errors}");
+    assert!(events.contains(r#""event":"kept_dropped""#), "{events}");
 }
