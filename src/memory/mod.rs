@@ -126,7 +126,7 @@ pub struct BranchEvent {
     previous: Vec<BranchRef>,
 }
 
-/// [`BranchEvent::op`] where earlier states of all branches went, since the disk is full; each root branch hears of it.
+/// [`BranchEvent::op`] where earlier states of all branches went for want of room, on the disk or in memory; each root branch hears of it.
 pub const KEPT_DROPPED: &str = "kept_dropped";
 
 impl BranchEvent {
