@@ -82,6 +82,11 @@ impl MergeBudget<'_> {
 pub struct MergedContents(Mutex<HashMap<ContentKey, MergedContent>>);
 
 impl MergedContents {
+    /// Returns whether nothing was merged for the plan, as where no file was changed on both sides.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
     /// Returns the merger without a limit of bytes. It keeps what it makes, and calls `pause` before each content.
     pub fn merger<'a>(&'a self, pause: &'a dyn Fn()) -> impl ContentMerger + 'a {
         Merger { cached: self, bytes_left: Cell::new(u64::MAX), pause }
@@ -128,15 +133,17 @@ mod tests {
     use crate::merge::files::{ContentChoice, FileMergeKind};
     use crate::object::Hash;
 
-    #[test]
-    fn what_was_merged_once_costs_nothing_and_the_rest_is_limited() {
-        let merged = |text: &str| MergedContent {
+    fn merged(text: &str) -> MergedContent {
+        MergedContent {
             choice: ContentChoice::Merged(text.into()),
             decision: Some(Side::Both),
             losers: Vec::new(),
             fallback: None,
-        };
-        let key = |child: u8| ContentKey {
+        }
+    }
+
+    fn key(child: u8) -> ContentKey {
+        ContentKey {
             kind: FileMergeKind::text(),
             strategy: Strategy::Manual,
             later: Side::Child,
@@ -144,9 +151,22 @@ mod tests {
             child: Hash([child; 32]),
             parent: Hash::ZERO,
             bytes: 10,
-        };
+        }
+    }
+
+    impl MergedContents {
+        /// Merges one content, which is kept.
+        pub(in crate::memory::merging) fn merge_one(&self) {
+            self.merger(&|| ()).merge(&key(1), &mut || Ok(merged("one"))).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_was_merged_once_costs_nothing_and_the_rest_is_limited() {
         let (contents, never) = (MergedContents::default(), || panic!("it was merged before"));
-        contents.merger(&|| ()).merge(&key(1), &mut || Ok(merged("one"))).unwrap();
+        assert!(contents.is_empty());
+        contents.merge_one();
+        assert!(!contents.is_empty());
         let limited = contents.at_most(15);
         assert_eq!(limited.merge(&key(1), &mut { never }).unwrap(), merged("one"));
         assert_eq!(limited.merge(&key(2), &mut || Ok(merged("two"))).unwrap(), merged("two"));

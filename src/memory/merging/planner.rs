@@ -119,12 +119,13 @@ impl Planner {
     /// Lets go of what was worked out for a branch, once a merge, pull, discard or purge has outdated it.
     pub(in crate::memory) fn forget(&self, branch: BranchId) {
         let jobs: Vec<_> = self.jobs.lock().extract_if(.., |job| job.purpose.branch == branch).collect();
-        let contents: VecDeque<_> = {
+        let mut contents: VecDeque<_> = {
             let mut all = self.contents.lock();
             let (outdated, kept) = std::mem::take(&mut *all).into_iter().partition(|((of, _), _)| *of == branch);
             *all = kept;
             outdated
         };
+        contents.retain(|(_, contents)| !contents.is_empty());
         if !(jobs.is_empty() && contents.is_empty()) {
             // Dropped by the pool, since freeing the plans' states and what was merged for them may take long.
             self.run(move || drop((jobs, contents)));
@@ -253,6 +254,7 @@ mod tests {
     #[test]
     fn what_was_merged_for_a_branch_is_freed_by_the_pool() {
         let (planner, is_free) = (Planner::default(), Arc::new(AtomicBool::new(false)));
+        planner.contents(BranchId(1), MergeKind::Merge).merge_one();
         let contents = Arc::downgrade(&planner.contents(BranchId(1), MergeKind::Merge));
         for _ in 0..THREADS {
             let is_free = is_free.clone();
