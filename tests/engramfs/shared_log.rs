@@ -246,6 +246,32 @@ fn a_root_branch_with_entries_that_nobody_archived_stays() {
 }
 
 #[test]
+fn a_root_branch_into_which_a_log_was_closed_can_go() {
+    for merges in [false, true] {
+        let disk = ForgetfulDisk::new();
+        let memory = open(&disk).unwrap();
+        let notes = memory.create_root(&who(), "notes").unwrap();
+        let case = memory.fork(&who(), notes, "case", None).unwrap();
+        memory.set(&who(), case, Setting::Log, "own").unwrap();
+        append(&memory, case, &["a clue"]);
+        match merges {
+            true => drop(memory.merge(&who(), case, MergeKind::Merge, false).unwrap()),
+            false => memory.discard(&who(), case).unwrap(),
+        }
+        append(&memory, notes, &["of the house"]);
+        assert_eq!(memory.closed_logs(notes).unwrap().len(), 1, "merged: {merges}");
+        let refused = memory.discard(&who(), notes).unwrap_err();
+        assert_eq!(refused.to_string(), "the shared log of notes has entries that were not archived: 1");
+        memory.archive_log(&who(), notes, 2).unwrap();
+        memory.discard(&who(), notes).unwrap();
+        memory.sync().unwrap();
+        let cut = disk.power_cut_keep_nothing();
+        assert_eq!(open(&cut).unwrap().root("notes"), None, "merged: {merges}");
+        verify(&cut).unwrap();
+    }
+}
+
+#[test]
 fn archived_entries_stay_in_the_files_and_out_of_default_queries() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();

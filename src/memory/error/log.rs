@@ -59,7 +59,7 @@ pub enum SharedLogError {
     NotArchived {
         /// The branch's name path.
         path: String,
-        /// How many, those of logs that were closed into it included.
+        /// How many; those of logs that were closed into it do not count.
         entries: u64,
     },
     /// Whose log a branch has is to change while others depend on it. Kind `Busy`.
