@@ -5,7 +5,8 @@ use serde_json::json;
 use super::{Argument, Arguments, VerbAnswer, VerbContext, VerbSpec};
 use crate::memory::Error;
 
-const NAME: Argument = Argument::word("NAME", "The agent's name, or uid:N");
+/// A phrase and no word, since a name may have blanks in it.
+const NAME: Argument = Argument::phrase("NAME", "The agent's name, or uid:N");
 
 pub(super) const FREE_AGENT: VerbSpec = VerbSpec {
     arguments: &[NAME],

@@ -22,25 +22,27 @@ pub struct Argument {
     rejection: (&'static str, &'static str),
 }
 
-/// How an argument is written: first the words, then options, then what goes to the line's end.
+/// How an argument is written: first the words, then options, then what goes to the line's end. A word with blanks is a JSON string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentForm {
     /// One word, which has to be there.
     Word,
     /// One word that does not begin with two dashes, or nothing.
     OptionalWord,
-    /// All words but those that the arguments behind it take, one each; at least one.
+    /// All words but those that the arguments behind it take, one each, or a JSON string in their place; at least one.
     Phrase,
-    /// Nothing, or all words up to the end.
+    /// Nothing, or all up to the end, which may be a JSON string as a whole.
     Text,
     /// This word and one more, or neither. The command has it as an option, two dashes in front.
     Option(&'static str),
     /// The argument's name, or nothing.
     Flag,
-    /// One word or more; one with blanks is a JSON string.
+    /// One word or more.
     Words,
     /// Nothing, or `--` and one word or more.
     List,
+    /// Nothing, or `--` and what [`ArgumentForm::Text`] takes, which has to be there.
+    Note,
 }
 
 impl Argument {
@@ -79,9 +81,14 @@ impl Argument {
         Argument::new(name, ArgumentForm::Flag, help)
     }
 
-    /// Returns an argument of at least one word, up to the next option; one with blanks is a JSON string.
+    /// Returns an argument of at least one word, up to the next option.
     pub const fn words(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, ArgumentForm::Words, help)
+    }
+
+    /// Returns an argument of a text behind `--`, blanks included, to the end of the line; none where there is no `--`.
+    pub const fn note(name: &'static str, help: &'static str) -> Argument {
+        Argument::new(name, ArgumentForm::Note, help)
     }
 
     /// Returns an argument of words behind `--`, to the end of the line; none where there is no `--`.

@@ -8,17 +8,21 @@ pub(super) fn parse(arguments: &'static [Argument], mut rest: &str) -> Option<Ar
     let mut found = Arguments::default();
     for (at, argument) in arguments.iter().enumerate() {
         let value = match argument.form {
-            ArgumentForm::Word => take_word(&mut rest)?,
+            ArgumentForm::Word => take_item(&mut rest)?,
             ArgumentForm::Phrase => take_phrase(&mut rest, arguments.len() - at - 1)?,
             ArgumentForm::OptionalWord if rest.is_empty() || rest.starts_with("--") => continue,
-            ArgumentForm::OptionalWord => take_word(&mut rest)?,
+            ArgumentForm::OptionalWord => take_item(&mut rest)?,
             ArgumentForm::Text if rest.is_empty() => continue,
-            ArgumentForm::Text => std::mem::take(&mut rest),
-            ArgumentForm::Words | ArgumentForm::Option(_) | ArgumentForm::Flag | ArgumentForm::List => {
+            ArgumentForm::Text => take_text(&mut rest),
+            ArgumentForm::Words
+            | ArgumentForm::Option(_)
+            | ArgumentForm::Flag
+            | ArgumentForm::List
+            | ArgumentForm::Note => {
                 return parse_options(&arguments[at..], rest, found);
             }
         };
-        found.set(argument, vec![value.to_owned()]);
+        found.set(argument, vec![value]);
     }
     rest.is_empty().then_some(found)
 }
@@ -37,7 +41,7 @@ fn parse_options(options: &[Argument], mut rest: &str, mut found: Arguments) -> 
         let option = options.iter().find(|option| match option.form {
             ArgumentForm::Option(introduction) => introduction == word,
             ArgumentForm::Flag => option.name == word,
-            ArgumentForm::List => word == "--",
+            ArgumentForm::List | ArgumentForm::Note => word == "--",
             ArgumentForm::Word
             | ArgumentForm::OptionalWord
             | ArgumentForm::Phrase
@@ -45,9 +49,10 @@ fn parse_options(options: &[Argument], mut rest: &str, mut found: Arguments) -> 
             | ArgumentForm::Words => false,
         })?;
         let value = match option.form {
-            ArgumentForm::Option(_) => vec![take_word(&mut rest)?.to_owned()],
-            ArgumentForm::List if rest.is_empty() => return None,
-            ArgumentForm::List => std::mem::take(&mut rest).split_whitespace().map(str::to_owned).collect(),
+            ArgumentForm::Option(_) => vec![take_item(&mut rest)?],
+            ArgumentForm::List | ArgumentForm::Note if rest.is_empty() => return None,
+            ArgumentForm::List => take_items(&mut rest)?,
+            ArgumentForm::Note => vec![take_text(&mut rest)],
             _ => vec![String::new()],
         };
         // Options with dashes may be repeated, and the last counts; words can't.
@@ -85,10 +90,20 @@ fn take_item(rest: &mut &str) -> Option<String> {
     (rest.is_empty() || rest.len() < behind.len()).then_some(item)
 }
 
-/// Writes a word, as a JSON string where it would be read as something else.
-fn write_item(item: &str) -> String {
-    let is_plain = !item.contains(char::is_whitespace) && !item.starts_with(['"', '-']);
-    if is_plain { item.to_owned() } else { serde_json::Value::from(item).to_string() }
+/// Takes all items that are left.
+fn take_items(rest: &mut &str) -> Option<Vec<String>> {
+    let mut items = Vec::new();
+    while !rest.is_empty() {
+        items.push(take_item(rest)?);
+    }
+    Some(items)
+}
+
+/// Takes all that is left as it is, unless the whole of it is a JSON string.
+fn take_text(rest: &mut &str) -> String {
+    let text = std::mem::take(rest);
+    let string = text.starts_with('"').then(|| serde_json::from_str(text).ok()).flatten();
+    string.unwrap_or_else(|| text.to_owned())
 }
 
 fn take_word<'a>(rest: &mut &'a str) -> Option<&'a str> {
@@ -97,35 +112,63 @@ fn take_word<'a>(rest: &mut &'a str) -> Option<&'a str> {
     (!word.is_empty()).then_some(word)
 }
 
-/// Takes all but the last `words` words, and leaves those in `rest`; none where nothing would be taken.
-fn take_phrase<'a>(rest: &mut &'a str, words: usize) -> Option<&'a str> {
+/// Takes all but the last `words` words, and leaves those in `rest`; none where nothing would be taken, or a double quote begins
+/// what is no JSON string.
+fn take_phrase(rest: &mut &str, words: usize) -> Option<String> {
     let mut phrase = *rest;
     for _ in 0..words {
         phrase = phrase.rsplit_once(char::is_whitespace)?.0.trim_end();
     }
     *rest = rest[phrase.len()..].trim_start();
-    (!phrase.is_empty()).then_some(phrase)
+    match phrase.starts_with('"') {
+        true => serde_json::from_str(phrase).ok(),
+        false => (!phrase.is_empty()).then(|| phrase.to_owned()),
+    }
 }
 
-/// Writes a verb with its arguments as a line of `ctl`, in the order of its spec. Line ends in values become blanks.
+/// Writes a verb with its arguments as a line of `ctl`, in the order of its spec: [`parse`] finds the same values in it, whatever
+/// they are.
 pub(super) fn write(spec: &VerbSpec, given: &Arguments) -> String {
     let mut line = spec.name.to_owned();
     for argument in spec.arguments.iter().filter(|argument| given.is_set(argument)) {
-        let value = given.values(argument).join(" ");
-        line += &match argument.form {
-            ArgumentForm::Word | ArgumentForm::OptionalWord | ArgumentForm::Phrase | ArgumentForm::Text => {
-                format!(" {value}")
-            }
-            ArgumentForm::Words => {
-                format!(" {}", given.values(argument).iter().map(|item| write_item(item)).collect::<Vec<_>>().join(" "))
-            }
-            ArgumentForm::Option(word) => format!(" {word} {value}"),
+        let values = given.values(argument);
+        let joined = |write: fn(&str) -> String| values.iter().map(|value| write(value)).collect::<Vec<_>>().join(" ");
+        line += &match &argument.form {
+            ArgumentForm::Word => format!(" {}", joined(write_word)),
+            ArgumentForm::OptionalWord | ArgumentForm::Words => format!(" {}", joined(write_item)),
+            ArgumentForm::Phrase | ArgumentForm::Text => format!(" {}", write_text(&values.join(" "))),
+            ArgumentForm::Option(word) => match joined(write_word) {
+                // These two words would introduce another option.
+                value if format!("{word}-{value}") == FROM_DISCARDED => format!(" {word} {}", quote(&value)),
+                value => format!(" {word} {value}"),
+            },
             ArgumentForm::Flag => format!(" {}", argument.name),
-            ArgumentForm::List => format!(" -- {value}"),
+            ArgumentForm::List => format!(" -- {}", joined(write_word)),
+            ArgumentForm::Note => format!(" -- {}", write_text(&values.join(" "))),
         };
     }
-    // A line end within a value would begin another verb.
-    line.replace(['\n', '\r'], " ")
+    line
+}
+
+/// Writes a word, as a JSON string where it would be read as something else.
+fn write_word(word: &str) -> String {
+    let is_plain = !word.is_empty() && !word.contains(char::is_whitespace) && !word.starts_with('"');
+    if is_plain { word.to_owned() } else { quote(word) }
+}
+
+/// Writes a word that may have options behind it, so that it must not look like one.
+fn write_item(item: &str) -> String {
+    if item.starts_with("--") { quote(item) } else { write_word(item) }
+}
+
+/// Writes a text, as a JSON string where blanks at its ends would go, or a line end in it would begin another verb.
+fn write_text(text: &str) -> String {
+    let is_plain = !text.is_empty() && text.trim() == text && !text.contains(['\n', '\r']) && !text.starts_with('"');
+    if is_plain { text.to_owned() } else { quote(text) }
+}
+
+fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 /// Returns how a verb is written, as in `fork NAME [from LABEL]`.
@@ -138,6 +181,7 @@ pub(super) fn usage(spec: &VerbSpec) -> String {
             ArgumentForm::Text | ArgumentForm::Flag | ArgumentForm::OptionalWord => format!(" [{name}]"),
             ArgumentForm::Option(word) => format!(" [{word} {name}]"),
             ArgumentForm::List => format!(" [-- {name} …]"),
+            ArgumentForm::Note => format!(" [-- {name}]"),
         };
     }
     usage

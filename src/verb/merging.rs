@@ -21,7 +21,7 @@ pub(super) const IF_PLAN: Argument = Argument::option(
     "write the 64 hex digits that a dry run gives as its plan",
 );
 
-const NOTE: Argument = Argument::list("NOTE", "Words about it, which its entry in the lineage holds");
+const NOTE: Argument = Argument::note("NOTE", "Words about it, which its entry in the lineage holds");
 
 pub(super) const MERGE: VerbSpec = VerbSpec {
     arguments: &[DRY_RUN, IF_PLAN, NOTE],

@@ -89,6 +89,12 @@ fn verbs_take_their_arguments() {
         ("checkpoint v1", "checkpoint v1"),
         ("rollback v1", "rollback v1"),
         ("rollback v1 -- files/a  files/b/**", "rollback v1 -- files/a files/b/**"),
+        ("rollback \"v1\" -- \"files/a b\"  files/c", "rollback v1 -- \"files/a b\" files/c"),
+        ("merge --  two  words --dry-run", "merge -- two  words --dry-run"),
+        ("free-agent Ann  Smith", "free-agent \"Ann  Smith\""),
+        ("fork x from \"discarded\" owner 7", "fork x from \"discarded\" owner 7"),
+        ("propose \"all\"", "propose all"),
+        ("propose \"all\" of it", "propose \"\\\"all\\\" of it\""),
         ("resolve a  b  child", "resolve a  b child"),
         ("show 17", "show 17"),
         ("purge password  files/.env", "purge password files/.env"),
@@ -105,6 +111,8 @@ fn verbs_take_their_arguments() {
     assert_eq!(value("resolve a  b  child", 0), ["a  b"]);
     assert_eq!(value("checkpoint v1 before  the storm", 1), ["before  the storm"]);
     assert_eq!(value("rollback v1 -- files/a  files/b/**", 1), ["files/a", "files/b/**"]);
+    assert_eq!(value("rollback v1 -- \"files/a b\" files/c", 1), ["files/a b", "files/c"]);
+    assert_eq!(value("propose \"all\" of it", 0), ["\"all\" of it"]);
 }
 
 #[test]
@@ -127,6 +135,10 @@ fn what_is_no_verb_is_refused_whole() {
         "rollback v1 --",
         "resolve a",
         "resolve a both",
+        "resolve \"a\" b child",
+        "rollback \"v1",
+        "rollback v1 -- \"files/a",
+        "merge --",
         "checkpoint",
         "show",
         "show 17 18",
@@ -148,7 +160,49 @@ fn a_value_does_not_begin_another_line() {
     for (argument, value) in checkpoint::CHECKPOINT.arguments.iter().zip(["v1", "one\ngc"]) {
         arguments.set(argument, vec![value.to_owned()]);
     }
-    assert_eq!(Verb::new(&checkpoint::CHECKPOINT, arguments).unwrap().to_line(), "checkpoint v1 one gc");
+    assert_eq!(Verb::new(&checkpoint::CHECKPOINT, arguments).unwrap().to_line(), r#"checkpoint v1 "one\ngc""#);
+}
+
+#[test]
+fn whatever_an_argument_is_the_line_says_it_again() {
+    let odd = [
+        "",
+        " ",
+        "a b",
+        " a",
+        "a ",
+        "a\tb",
+        "a\u{a0}b",
+        "a\nb\r",
+        "\"",
+        "\"a\"",
+        "\"a\" b",
+        "a\"",
+        "--",
+        "--dry-run",
+        "-2h",
+        "discarded",
+    ];
+    let mut tried = 0;
+    for spec in in_ctl() {
+        let plain = Verb::parse(&example(&line::usage(spec))).unwrap();
+        for argument in spec.arguments.iter().filter(|argument| argument.form != ArgumentForm::Flag) {
+            for value in odd {
+                let mut arguments = plain.arguments().clone();
+                arguments.set(argument, vec![value.to_owned()]);
+                let Ok(verb) = Verb::new(spec, arguments) else { continue };
+                let line = verb.to_line();
+                assert!(!line.contains(['\n', '\r']), "{line}");
+                let back = Verb::parse(&line).unwrap_or_else(|| panic!("{line}"));
+                for argument in spec.arguments {
+                    let [given, found] = [&verb, &back].map(|verb| verb.arguments().values(argument));
+                    assert_eq!(given, found, "{line}");
+                }
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 10 * odd.len(), "{tried}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::cli::output::{Output, remark};
 use crate::cli::random_tag::random_tag;
 use crate::cli::target::{Access, BranchAccess, Target};
 use crate::fuse::Watcher;
-use crate::memory::GUARD_PREFIX;
+use crate::memory::{Error, GUARD_PREFIX, check_name};
 use crate::verb::Verb;
 
 /// How often another label is chosen because somebody has that one.
@@ -150,6 +150,8 @@ fn end(target: &Target, label: &str, outcome: StepOutcome) -> Result<(), Command
         let message = format!("{label} is no label of a guard");
         return Err(CommandError::usage(message, "give the label that `engramfs guard --begin` printed"));
     }
+    // In the line below it could say more than the label.
+    check_name(label).map_err(Error::from)?;
     target.with_branch(Access::Write, |branch| {
         if outcome == StepOutcome::Failed {
             run_line(branch, &format!("rollback {label}"))?;

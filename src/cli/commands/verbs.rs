@@ -69,7 +69,7 @@ fn definition(spec: &'static VerbSpec, help: CliHelp) -> Command {
             ArgumentForm::Text => arg(argument).num_args(1..).action(ArgAction::Append),
             ArgumentForm::Option(word) => arg(argument).long(word.trim_start_matches('-')),
             ArgumentForm::Flag => arg(argument).long(argument.name.trim_start_matches('-')).action(ArgAction::SetTrue),
-            ArgumentForm::List => arg(argument).num_args(1..).action(ArgAction::Append).last(true),
+            ArgumentForm::List | ArgumentForm::Note => arg(argument).num_args(1..).action(ArgAction::Append).last(true),
         }),
     )
 }
@@ -89,7 +89,8 @@ fn arguments(spec: &VerbSpec, given: &ArgMatches) -> Arguments {
             }
         } else if let Some(words) = given.get_many::<String>(argument.name) {
             let words: Vec<String> = words.cloned().collect();
-            arguments.set(argument, if argument.form == ArgumentForm::Text { vec![words.join(" ")] } else { words });
+            let is_text = matches!(argument.form, ArgumentForm::Text | ArgumentForm::Note);
+            arguments.set(argument, if is_text { vec![words.join(" ")] } else { words });
         }
     }
     arguments
