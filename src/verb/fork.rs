@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Argument, Arguments, BranchRight, CliForm, CliHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec,
+    Argument, ArgumentError, Arguments, BranchRight, CliForm, CliHelp, ParentRight, Report, Rights, Verb, VerbAnswer,
+    VerbContext, VerbSpec,
 };
 use crate::memory::{BranchError, Error, Revision, Setting, check_setting};
 
@@ -45,6 +46,22 @@ pub(super) const FORK: VerbSpec = VerbSpec {
     }),
     ..VerbSpec::for_owner("fork", fork)
 };
+
+impl Verb {
+    /// Returns the verb that makes a child branch of that name; with `owner` it belongs to that user, with `ttl` it has that one from
+    /// the beginning. Fails as [`Verb::new`] does.
+    pub fn fork(name: &str, owner: Option<u32>, ttl: Option<&str>) -> Result<Verb, ArgumentError> {
+        let mut arguments = Arguments::default();
+        arguments.set(&NAME, vec![name.to_owned()]);
+        if let Some(owner) = owner {
+            arguments.set(&OWNER, vec![owner.to_string()]);
+        }
+        if let Some(ttl) = ttl {
+            arguments.set(&TTL, vec![ttl.to_owned()]);
+        }
+        Verb::new(&FORK, arguments)
+    }
+}
 
 fn fork(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let VerbContext { memory, actor, branch, .. } = *context;

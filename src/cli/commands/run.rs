@@ -19,7 +19,8 @@ use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
 use crate::cli::random_tag::random_tag;
 use crate::cli::sandbox::{Sandbox, SandboxUser};
-use crate::cli::target::{MountedBranch, Target};
+use crate::cli::target::{BranchAccess, MountedBranch, Target};
+use crate::verb::Verb;
 
 /// How long a branch stays whose command failed, unless its `config/ttl` says so.
 const TTL: &str = "24h";
@@ -182,9 +183,10 @@ impl RunTarget {
             }
             Err(_) => {
                 let inherits_ttl = !parent.setting("child_ttl")?.is_empty();
-                let owner = if user.is_other { format!(" owner {}", user.uid) } else { String::new() };
-                let ttl = if inherits_ttl { String::new() } else { format!(" ttl {TTL}") };
-                parent.ask(&format!("fork {}{owner}{ttl}", self.name)).map(|_| Some(inherits_ttl))
+                let (owner, ttl) = (user.is_other.then_some(user.uid), (!inherits_ttl).then_some(TTL));
+                let fork = Verb::fork(&self.name, owner, ttl)
+                    .map_err(|error| CommandError::usage(error.to_string(), error.hint()))?;
+                parent.run(&fork).map(|_| Some(inherits_ttl))
             }
         }
     }
@@ -268,4 +270,30 @@ fn act_on_failure(
         remark(format_args!("engramfs: the command {}; {} {text}", describe_exit(status), directory.display()));
     }
     Ok((word, Value::Null))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_branch_can_have_gets_into_no_line_of_ctl() {
+        // Ordinary files stand in for a mount's.
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("config")).unwrap();
+        fs::write(dir.path().join("config/child_ttl"), "").unwrap();
+        fs::write(dir.path().join("ctl"), "").unwrap();
+        let user = SandboxUser { uid: 1001, gid: 1001, is_other: true };
+        let forked = |name: &str| {
+            let (parent, directory) = (dir.path().to_owned(), dir.path().join("branches").join(name));
+            let failure = RunTarget { directory, parent, name: name.to_owned() }.fork_if_missing(user).unwrap_err();
+            (failure.code, fs::read_to_string(dir.path().join("ctl")).unwrap())
+        };
+        for name in ["x from c", "bad name", "status"] {
+            assert_eq!(forked(name), ("bad_name".to_owned(), String::new()), "{name}");
+        }
+        // An ordinary file answers with what was written to it.
+        assert_eq!(forked("good"), ("not_json".to_owned(), "fork good owner 1001 ttl 24h\n".to_owned()), "a control");
+    }
 }
