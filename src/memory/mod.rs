@@ -47,7 +47,7 @@ pub use catalog::settings::{Setting, check as check_setting, parse_duration_nano
 pub use catalog::signals::{Publisher, SIGNAL_BYTES_MAX, Signal, SignalId, SignalLifetime};
 pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
 pub use command::merge_kind::{MergeKind, RevertVerb};
-pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput};
+pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput, SKIP_UNCHANGED_LINE, parse_skip_line};
 pub use command::record_patch::RecordPatch;
 pub use command::shared_log_entry::{SharedLogEntryInput, parse_cursor_line};
 pub use dump::{OwnLog, SharedLogImport, StampedRecord};

@@ -18,7 +18,7 @@ use super::{Access, BranchAccess, QuerySession, StateExports};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::formats::InputRow;
-use crate::memory::{Document, Export};
+use crate::memory::{Document, Export, SKIP_UNCHANGED_LINE};
 use crate::verb::{Channel, Verb, VerbAnswer};
 
 /// Bytes of rows in one batch; as JSON Lines, which the mount keeps until the commit, vectors take about three times as much.
@@ -259,7 +259,9 @@ impl BranchAccess for MountedBranch<'_> {
 
     fn put(&self, rows: Vec<InputRow>) -> Result<Value, CommandError> {
         let attempt = self.attempt("ingest", "importing into");
-        let lines: Vec<u8> = rows.into_iter().flat_map(InputRow::into_line).collect();
+        // In front, so that what arrives before a break counts as of an import, too.
+        let mut lines = SKIP_UNCHANGED_LINE.as_bytes().to_vec();
+        lines.extend(rows.into_iter().flat_map(InputRow::into_line));
         let text = control::exchange(&self.directory.join("ingest"), &lines)
             .map_err(|refused| attempt.exchange_failed(&refused))?;
         serde_json::from_str(&text).map_err(|e| not_json("ingest", &e))

@@ -257,6 +257,29 @@ fn after_a_bad_line_nothing_counts_up_to_the_next_commit() {
 }
 
 #[test]
+fn a_batch_that_skips_what_is_unchanged_leaves_it_alone_and_moves_the_cursor() {
+    let rig = Rig::new();
+    let (skip, line) = ("{\"skip_unchanged\": true}\n", "{\"id\":\"a\",\"text\":\"one\"}\n");
+    let ingested = |lines: &[&str]| {
+        rig.write("main/ingest", &lines.concat()).unwrap();
+        let answer: serde_json::Value = serde_json::from_str(&rig.read("main/ingest").unwrap()).unwrap();
+        answer["put"].as_u64().unwrap()
+    };
+    rig.write("main/shared/log/append", "entry\n").unwrap();
+    assert_eq!(ingested(&[skip, line]), 1);
+    let state = || (rig.memory.last_seq(), rig.read("main/vectors/a.json").unwrap());
+    let before = state();
+    assert_eq!(ingested(&[skip, line, "{\"cursor\":1}\n"]), 0);
+    assert_eq!(state(), before, "neither an entry nor another time");
+    assert_eq!(rig.read("main/shared/log/cursor").unwrap(), "1\n");
+    assert_eq!(ingested(&[skip, line, "{\"id\":\"b\",\"text\":\"two\"}\n"]), 1);
+    assert_eq!(ingested(&[line]), 1, "the next batch");
+    assert_eq!(rig.write("main/ingest", &[skip, line, "{nonsense}\n"].concat()), Err(Errno::EINVAL));
+    let message = rig.last_error("main")["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("line 2"), "the line that skips does not count: {message}");
+}
+
+#[test]
 fn a_line_in_two_writes_is_one_line() {
     let rig = Rig::new();
     let handle = rig.open("main/ingest", libc::O_RDWR).unwrap();

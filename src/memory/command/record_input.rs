@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::record_patch::RecordPatch;
@@ -11,6 +12,11 @@ use crate::vector::{DIM_MAX, Metric};
 
 /// Largest document of a record, in bytes; a longer one is [`RecordError::TooLarge`].
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+
+/// The line of `ingest` by which a batch leaves records alone whose content is already so, as [`parse_skip_line`] reads it.
+pub const SKIP_UNCHANGED_LINE: &str = "{\"skip_unchanged\":true}\n";
+/// Bytes of the longest such line.
+const SKIP_LINE_BYTES_MAX: usize = 64;
 
 /// A record as its writer gave it; not yet checked against the memory's dimension.
 #[derive(Clone, Debug)]
@@ -54,6 +60,18 @@ pub enum RecordEdit {
         /// The id it gets, from a record that may be there.
         to: Arc<str>,
     },
+}
+
+/// Returns whether records are left alone whose content is already so, from a line of `ingest` on; none where it is another line.
+pub fn parse_skip_line(line: &[u8]) -> Option<bool> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct SkipLine {
+        skip_unchanged: bool,
+    }
+    // Cheap test first: most lines are records.
+    let is_short = line.len() <= SKIP_LINE_BYTES_MAX && line.trim_ascii_start().starts_with(b"{");
+    is_short.then(|| serde_json::from_slice(line).ok()).flatten().map(|line: SkipLine| line.skip_unchanged)
 }
 
 /// Returns metadata as its one JSON text: keys in order, no blanks.
@@ -134,5 +152,13 @@ mod tests {
         let input = RecordInput { vector: None, text: Some("x".into()), metadata: "{}".into() };
         let input = input.with_metadata([("b".into(), 1.into()), ("a".into(), 2.into())].into_iter().collect());
         assert_eq!((input.text.as_deref(), &*input.metadata), (Some("x"), r#"{"a":2,"b":1}"#));
+    }
+
+    #[test]
+    fn the_line_that_skips_what_is_unchanged_has_one_key() {
+        let lines =
+            [SKIP_UNCHANGED_LINE, " { \"skip_unchanged\" : false }", "{\"skip_unchanged\":1}", "skip_unchanged"];
+        assert_eq!(lines.map(|line| parse_skip_line(line.as_bytes())), [Some(true), Some(false), None, None]);
+        assert_eq!(parse_skip_line(b"{\"skip_unchanged\":true,\"id\":\"a\"}"), None);
     }
 }

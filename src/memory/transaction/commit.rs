@@ -101,11 +101,19 @@ impl Memory {
     /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that broke off can be
     /// repeated at little cost. Kinds as of [`Memory::commit`].
     pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<CommitReceipt, Error> {
-        self.commit_edits(who, branch, &edits, None, |state, edits, held| {
-            let mut resolved = ResolvedEdits::new(state, edits, held)?;
-            resolved.drop_unchanged()?;
-            Ok(resolved)
-        })
+        self.commit_edits(who, branch, &edits, None, ResolvedEdits::changes_only)
+    }
+
+    /// Like [`Memory::import`], and the cursor moves as with [`Memory::commit_with_cursor`], also where nothing is
+    /// written. Kinds as of both.
+    pub fn import_with_cursor(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        edits: Vec<RecordEdit>,
+        cursor: u64,
+    ) -> Result<CommitReceipt, Error> {
+        self.commit_edits(who, branch, &edits, Some(cursor), ResolvedEdits::changes_only)
     }
 
     /// Works out what edits come to without the writer's lock, and does it under the lock if that still holds.

@@ -52,6 +52,17 @@ fn exports_of_a_quiet_branch_open_at_once() {
 }
 
 #[test]
+fn an_import_asks_to_leave_alone_what_is_already_so() {
+    let dir = branch();
+    fs::write(dir.path().join("ingest"), "").unwrap();
+    let row = InputRow::Line { number: 1, bytes: b"{\"id\":\"a\"}".to_vec() };
+    // An ordinary file answers with what was written to it.
+    assert_eq!(MountedBranch::new(dir.path()).put(vec![row]).unwrap_err().code, "not_json");
+    let written = fs::read_to_string(dir.path().join("ingest")).unwrap();
+    assert_eq!(written, "{\"skip_unchanged\":true}\n{\"id\":\"a\"}\n");
+}
+
+#[test]
 fn the_path_of_a_branch_that_has_ended_is_told_with_how_and_when() {
     let dir = branch();
     let event = |op: &str, name: &str, time: &str| {

@@ -29,6 +29,8 @@ struct PendingLines {
     edits: memory::IngestBatch,
     /// The entry of the shared log up to which the branch has read with this batch.
     cursor: Option<u64>,
+    /// Whether records are left alone whose content is already so.
+    skips_unchanged: bool,
     /// Complete lines so far.
     line_count: usize,
     byte_count: usize,
@@ -61,6 +63,11 @@ impl Ingest {
     }
 
     fn add_line(&self, batch: &mut PendingLines, line: &[u8]) -> Result<(), Failure> {
+        // Before the line is counted: an import writes it in front of the lines whose numbers its user knows.
+        if let Some(skips_unchanged) = memory::parse_skip_line(line) {
+            batch.skips_unchanged = skips_unchanged;
+            return Ok(());
+        }
         batch.line_count += 1;
         let memory = self.context.memory();
         if let Some(entry) = memory::parse_cursor_line(line) {
@@ -122,7 +129,7 @@ impl Ingest {
     fn commit_lines(&self, batch: &mut PendingLines) -> Result<(), Failure> {
         let tail = batch.tail.take();
         self.add_line(batch, &tail)?;
-        let cursor = batch.cursor.take();
+        let (cursor, skips_unchanged) = (batch.cursor.take(), batch.skips_unchanged);
         if batch.edits.is_empty() && cursor.is_none() {
             return Ok(());
         }
@@ -131,9 +138,11 @@ impl Ingest {
         // The reservation is held until the commit is done, as the edits are in memory for so long.
         let (edits, _held) = edits.into_edits()?;
         let (memory, actor, branch) = (self.context.memory(), self.context.actor(), self.context.branch());
-        let receipt = match cursor {
-            Some(entry) => memory.commit_with_cursor(&actor, branch, edits, entry)?,
-            None => memory.commit(&actor, branch, edits)?,
+        let receipt = match (cursor, skips_unchanged) {
+            (Some(entry), true) => memory.import_with_cursor(&actor, branch, edits, entry)?,
+            (Some(entry), false) => memory.commit_with_cursor(&actor, branch, edits, entry)?,
+            (None, true) => memory.import(&actor, branch, edits)?,
+            (None, false) => memory.commit(&actor, branch, edits)?,
         };
         let result = (receipt.to_json() + "\n").into_bytes();
         // The commit is done, whether or not its result is kept for others.
@@ -160,6 +169,7 @@ impl PendingLines {
             answer_offset: AnswerOffset::default(),
             edits: context.memory().batch(context.caller.uid),
             cursor: None,
+            skips_unchanged: false,
             line_count: 0,
             byte_count: 0,
             tail: context.buffer(),
