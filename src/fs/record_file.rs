@@ -37,6 +37,9 @@ struct Buffer {
     must_be_new: bool,
     /// What the bytes say, once they are a complete record that was checked.
     checked: Option<Checked>,
+    /// Why the rest of the document was refused, if that cut it: nothing is taken and nothing committed until ftruncate(2)
+    /// to 0 begins it anew. The refusal itself is in `errors` already.
+    cut: Option<Errno>,
 }
 
 /// A record that waits for its commit, counted like the bytes it was parsed from.
@@ -70,6 +73,22 @@ impl RecordFile {
         Ok(())
     }
 
+    /// Takes `data` at `start`, or leaves the bytes as they were and says why not.
+    fn take(&self, buffer: &mut Buffer, start: u64, data: &[u8]) -> Result<(), Failure> {
+        check_length(start.saturating_add(data.len() as u64))?;
+        let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
+        let own = buffer.own_end;
+        // Put first and undone on refusal, as the probe looks at the document as it would be.
+        let undo = buffer.put(start, data)?;
+        let hole = start > undo.0;
+        if !hole && let Err(failure) = self.probe(buffer, start, start + data.len()) {
+            buffer.own_end = own;
+            buffer.undo(start, undo);
+            return Err(failure);
+        }
+        Ok(())
+    }
+
     fn set_pending(&self, buffer: &mut Buffer, pending: bool) {
         buffer.is_pending = pending;
         self.length.store(buffer.bytes.len() as u64, Ordering::Release);
@@ -85,7 +104,16 @@ impl RecordFile {
 impl Buffer {
     fn new(bytes: CountedBuffer) -> Buffer {
         let has_old_bytes = !bytes.is_empty();
-        Buffer { bytes, has_old_bytes, own_end: 0, probed_end: 0, is_pending: false, must_be_new: false, checked: None }
+        Buffer {
+            bytes,
+            has_old_bytes,
+            own_end: 0,
+            probed_end: 0,
+            is_pending: false,
+            must_be_new: false,
+            checked: None,
+            cut: None,
+        }
     }
 
     /// Keeps what the bytes up to `end` say for the commit, if these are all and the user's share has room for it.
@@ -115,6 +143,14 @@ impl Buffer {
         self.has_old_bytes = self.has_old_bytes && length > 0;
         self.mark_changed_from(length);
         Ok(())
+    }
+
+    /// Tells whether what was taken so far must not count alone, now that a write was refused. The kernel makes several
+    /// requests of one long write(2), so that its writer may have seen a short write and no refusal. A document that
+    /// breaks off is told by its form, and a text is not.
+    fn is_cut_by(&self, failure: &Failure) -> bool {
+        let is_cut_text = self.is_pending && !failure.is_would_wait() && RecordPatch::is_text(&self.bytes);
+        is_cut_text || failure.errno() == Errno::EFBIG
     }
 
     fn mark_changed_from(&mut self, start: usize) {
@@ -187,25 +223,21 @@ impl File for RecordFile {
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.context.check_writable()?;
         let mut buffer = self.buffer()?;
+        if let Some(errno) = buffer.cut {
+            return Err(errno.into());
+        }
         if self.append && buffer.has_old_bytes {
             return Err(InputRefusal::Append.into());
         }
         let start = if self.append { buffer.bytes.len() as u64 } else { offset };
-        if let Err(refused) = check_length(start.saturating_add(data.len() as u64)) {
-            // What was written so far is dropped: the beginning of a document is not a document.
-            buffer.set_length(0)?;
-            self.set_pending(&mut buffer, false);
+        if let Err(refused) = self.take(&mut buffer, start, data) {
+            if buffer.is_cut_by(&refused) {
+                // What was written so far is dropped: the beginning of a document is not a document.
+                buffer.set_length(0)?;
+                buffer.cut = Some(refused.errno());
+                self.set_pending(&mut buffer, false);
+            }
             return Err(refused);
-        }
-        let start = usize::try_from(start).map_err(|_| Errno::EFBIG)?;
-        let own = buffer.own_end;
-        // Put first and undone on refusal, as the probe looks at the document as it would be.
-        let undo = buffer.put(start, data)?;
-        let hole = start > undo.0;
-        if !hole && let Err(failure) = self.probe(&mut buffer, start, start + data.len()) {
-            buffer.own_end = own;
-            buffer.undo(start, undo);
-            return Err(failure);
         }
         self.set_pending(&mut buffer, true);
         Ok(data.len())
@@ -216,6 +248,10 @@ impl File for RecordFile {
     fn truncate(&self, length: u64) -> Result<(), Failure> {
         check_length(length)?;
         let mut buffer = self.buffer()?;
+        if let Some(errno) = buffer.cut.filter(|_| length > 0) {
+            return Err(errno.into());
+        }
+        buffer.cut = None;
         let length = usize::try_from(length).map_err(|_| Errno::EFBIG)?;
         let pending = length > 0 && (buffer.is_pending || length != buffer.bytes.len());
         buffer.set_length(length)?;
@@ -225,6 +261,9 @@ impl File for RecordFile {
 
     fn commit(&self) -> Result<(), Failure> {
         let mut buffer = self.buffer()?;
+        if let Some(errno) = buffer.cut {
+            return Err(errno.into());
+        }
         if !buffer.is_pending {
             return Ok(());
         }

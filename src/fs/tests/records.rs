@@ -124,6 +124,34 @@ fn a_document_without_end_is_too_large() {
     assert_eq!(rig.last_error("main")["code"], "too_large");
 }
 
+/// The kernel makes several requests of a long write(2): its writer sees a short write, and may send no rest.
+#[test]
+fn a_document_whose_rest_was_refused_fails_at_each_fsync_and_close() {
+    let (rig, path) = (Rig::new(), "main/vectors/a.json");
+    rig.write(path, &document("whole")).unwrap();
+    let texts = |length: usize| vec![b'a'; length];
+    for (mode, first, second, refused) in [
+        (libc::O_TRUNC, texts(9 << 20), texts(9 << 20), Errno::EFBIG),
+        (libc::O_TRUNC | libc::O_APPEND, texts(9 << 20), texts(9 << 20), Errno::EFBIG),
+        (libc::O_TRUNC, texts(100), [texts(100), vec![0xff]].concat(), Errno::EINVAL),
+    ] {
+        let before = rig.read("main/errors").unwrap().lines().count();
+        let handle = rig.open(path, libc::O_WRONLY | mode).unwrap();
+        rig.fs.write(handle, 0, &first).unwrap();
+        assert_eq!(rig.fs.write(handle, first.len() as u64, &second), Err(refused));
+        assert_eq!([rig.fs.fsync(handle), rig.fs.flush(handle), rig.fs.flush(handle)], [Err(refused); 3]);
+        assert_eq!(rig.fs.write(handle, first.len() as u64, b"the rest"), Err(refused));
+        assert_eq!(rig.read("main/errors").unwrap().lines().count(), before + 1, "told once");
+        assert_eq!(text(&rig, path), "whole");
+        rig.ftruncate(handle, path, 0).unwrap();
+        rig.fs.write(handle, 0, document("anew").as_bytes()).unwrap();
+        rig.fs.flush(handle).unwrap();
+        rig.fs.release(handle);
+        assert_eq!(text(&rig, path), "anew");
+        rig.write(path, &document("whole")).unwrap();
+    }
+}
+
 #[test]
 fn rights_and_times_of_records_are_accepted_and_stay() {
     let rig = Rig::new();
