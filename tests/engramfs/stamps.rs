@@ -90,7 +90,8 @@ fn a_commit_of_1024_edits_or_4_mib_has_the_time_at_which_it_began() {
 
 #[test]
 fn created_stays_with_a_record_that_is_replaced_or_renamed_and_ends_with_a_delete() {
-    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
     let main = main_of(&memory);
     let times = |id: &str| {
         let record = memory.snapshot(&View::Branch(main)).unwrap().get(id).unwrap().unwrap();
@@ -112,7 +113,22 @@ fn created_stays_with_a_record_that_is_replaced_or_renamed_and_ends_with_a_delet
         commit(delete("b"));
         commit(put("b", None, Some("three")));
         assert!(times("b").0 > first.1, "{sealed}");
+        // Within one commit, a small one and one that goes into a segment.
+        for many in [0, 2_000] {
+            let before = times("b");
+            let rest = (0..many).map(|number| put(&format!("many{number}"), None, Some("x")));
+            let edits = [delete("b"), put("b", None, Some("four")), put("b", None, Some("five"))];
+            let receipt = memory.commit(&who(), main, edits.into_iter().chain(rest).collect()).unwrap();
+            assert_eq!((receipt.put, receipt.deleted), (many + 1, 0));
+            assert!(times("b").0 > before.1, "{sealed}, {many}");
+        }
+        let before = times("b");
+        let rename = RecordEdit::Rename { from: "b".into(), to: "c".into() };
+        memory.commit(&who(), main, vec![rename, put("b", None, Some("another"))]).unwrap();
+        assert!(times("c").0 == before.0 && times("b").0 > before.1, "{sealed}");
     }
+    drop(memory);
+    open(&disk).unwrap();
 }
 
 #[test]

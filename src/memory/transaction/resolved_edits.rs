@@ -45,6 +45,8 @@ pub struct ResolvedVersion {
     pub vector_stale: bool,
     /// The record whose `created` it keeps, if not its own.
     pub created_from: Option<Arc<str>>,
+    /// Whether an earlier edit removed the record, so that it is another one since and keeps no `created`.
+    pub is_anew: bool,
 }
 
 impl ResolvedEdits {
@@ -102,7 +104,7 @@ impl ResolvedEdits {
             }
             let (content, vector_stale) = (version.content.clone(), version.provenance.vector_stale);
             self.record(id)?.after =
-                EditOutcome::Version(ResolvedVersion { content, vector_stale, created_from: None });
+                EditOutcome::Version(ResolvedVersion { content, vector_stale, created_from: None, is_anew: false });
         }
         match &self.record(id)?.after {
             EditOutcome::Version(version) => Ok(Some(version.clone())),
@@ -120,7 +122,12 @@ impl ResolvedEdits {
                 let vector_stale = patch.vector_stale.unwrap_or_else(|| is_stale(before.as_ref(), &content));
                 // Without a vector there is nothing that could be older than the text.
                 let vector_stale = vector_stale && content.vector.is_some();
-                ResolvedVersion { content, vector_stale, created_from: before.and_then(|before| before.created_from) }
+                let is_anew = match &before {
+                    Some(before) => before.is_anew,
+                    None => matches!(self.record(id)?.after, EditOutcome::Gone),
+                };
+                let created_from = before.and_then(|before| before.created_from);
+                ResolvedVersion { content, vector_stale, created_from, is_anew }
             }
         };
         self.record(id)?.after = EditOutcome::Version(version);
@@ -150,7 +157,7 @@ impl ResolvedEdits {
                 false
             }
         };
-        Ok(Some(ResolvedVersion { content, vector_stale, created_from: None }))
+        Ok(Some(ResolvedVersion { content, vector_stale, created_from: None, is_anew: false }))
     }
 
     fn rename(&mut self, from: &Arc<str>, to: &Arc<str>, blocks: &mut Blocks) -> Result<(), Error> {
@@ -159,7 +166,8 @@ impl ResolvedEdits {
         };
         if from != to {
             let origin = version.created_from.clone().unwrap_or_else(|| from.clone());
-            self.record(to)?.after = EditOutcome::Version(ResolvedVersion { created_from: Some(origin), ..version });
+            let created_from = (!version.is_anew).then_some(origin);
+            self.record(to)?.after = EditOutcome::Version(ResolvedVersion { created_from, ..version });
             self.record(from)?.after = EditOutcome::Gone;
         }
         Ok(())
@@ -221,11 +229,12 @@ impl ResolvedEdits {
     }
 
     /// Returns when the record of a version that is written was first written, where it was there before. None where
-    /// the record is new. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the provenance of the version
-    /// before can't be read.
+    /// the record is new, or removed and written anew. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the
+    /// provenance of the version before can't be read.
     pub fn created(&self, id: &str, version: &ResolvedVersion) -> Result<Option<Time>, SegmentError> {
-        let origin =
-            self.records.get(version.created_from.as_deref().unwrap_or(id)).and_then(|record| record.before.as_ref());
+        let id = version.created_from.as_deref().unwrap_or(id);
+        let known = self.records.get(id).filter(|_| !version.is_anew);
+        let origin = known.and_then(|record| record.before.as_ref());
         Ok(origin.map(Row::provenance).transpose()?.map(|provenance| provenance.created))
     }
 
@@ -250,14 +259,18 @@ impl ResolvedEdits {
         (self.puts().count() + self.deletes().count(), bytes)
     }
 
-    /// Returns the changes as they are logged. A record that gets another id is read before its old id goes.
+    /// Returns the changes as they are logged. A record that gets another id is read before its old id goes, and one that was
+    /// removed and written anew goes right before its new version comes.
     pub fn changes(&self) -> Vec<RecordChange> {
-        let puts = self.puts().map(|(id, version)| {
-            let ResolvedVersion { content, vector_stale, created_from } = version.clone();
+        let put = |id: &Arc<str>, version: &ResolvedVersion| {
+            let ResolvedVersion { content, vector_stale, created_from, .. } = version.clone();
             RecordChange::Put { id: id.clone(), content, vector_stale, created_from }
-        });
-        let deletes = self.deletes().map(|id| RecordChange::Delete { id: id.clone() });
-        puts.chain(deletes).collect()
+        };
+        let delete = |id: &Arc<str>| RecordChange::Delete { id: id.clone() };
+        let kept = self.puts().filter(|(_, version)| !version.is_anew).map(|(id, version)| put(id, version));
+        let anew = self.puts().filter(|(_, version)| version.is_anew);
+        let anew = anew.flat_map(|(id, version)| [delete(id), put(id, version)]);
+        kept.chain(self.deletes().map(delete)).chain(anew).collect()
     }
 }
 
@@ -303,6 +316,21 @@ mod tests {
         let error = resolved(&after_a_delete).err().unwrap();
         assert_eq!((error.code(), &error.to_string()[..7]), ("empty_record", "line 3:"));
         assert!(resolved(&after_a_delete[..2]).unwrap().puts().next().is_none());
+    }
+
+    #[test]
+    fn a_record_that_is_removed_and_written_anew_goes_before_it_comes() {
+        let lines = [r#"{"id":"a","delete":true}"#, r#"{"id":"a","text":"x"}"#, r#"{"id":"a","text":"y"}"#];
+        for count in 2..=3 {
+            let mut lines = lines[..count].to_vec();
+            lines.push(r#"{"id":"b","text":"z"}"#);
+            let changes = resolved(&lines).unwrap().changes();
+            let kinds: Vec<(&str, bool)> = changes
+                .iter()
+                .map(|change| (&**change.id().unwrap(), matches!(change, RecordChange::Put { .. })))
+                .collect();
+            assert_eq!(kinds, [("b", true), ("a", false), ("a", true)]);
+        }
     }
 
     #[test]

@@ -21,7 +21,8 @@ use crate::segment::Row;
 pub struct CommitRecords {
     /// The branch that holds the records, and whose agent and session they name.
     pub branch: BranchId,
-    /// What changes, in the order in which it is applied: one record may change twice.
+    /// What changes, in the order in which it is applied: one record may change twice. A delete right before a put of the
+    /// same id makes another record of it, and is no delete that counts.
     pub changes: Vec<RecordChange>,
 }
 
@@ -33,6 +34,12 @@ impl CommitRecords {
         let (branch, count) = (BranchId::read(input)?, input.length()?);
         let changes = (0..count).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?;
         Ok(CommitRecords { branch, changes })
+    }
+
+    /// Returns whether the next change writes the record anew that this one deletes.
+    fn is_written_anew(&self, at: usize) -> bool {
+        let (change, next) = (&self.changes[at], self.changes.get(at + 1));
+        matches!((change, next), (RecordChange::Delete { id }, Some(RecordChange::Put { id: next, .. })) if id == next)
     }
 }
 
@@ -53,10 +60,13 @@ impl Command for CommitRecords {
         let settings = catalog.shared_settings(branch)?;
         let (mut dim, metric) = (settings.dim(), settings.metric());
         let mut state = (*branch.state).clone();
-        for change in &self.changes {
+        for (at, change) in self.changes.iter().enumerate() {
             match change {
                 RecordChange::Cursor(cursor) => prepared.changes.push(CatalogChange::Cursor(branch.id, *cursor)),
-                RecordChange::Delete { id } => prepared.counts.deleted += u64::from(state.delete(id, log_record.time)?),
+                RecordChange::Delete { id } => {
+                    let was_there = state.delete(id, log_record.time)?;
+                    prepared.counts.deleted += u64::from(was_there && !self.is_written_anew(at));
+                }
                 RecordChange::Put { id, content, vector_stale, created_from } => {
                     check_record_id(id)?;
                     // Looked up before the put below replaces the row that knows it.
@@ -73,7 +83,8 @@ impl Command for CommitRecords {
         }
         // Last, when the dimension of all records is known: the first vector below a root branch fixes it for all.
         fix_dim_and_metric(catalog, branch, dim, state.totals().vectors > 0, &mut prepared)?;
-        let detail = Detail::from_items(self.changes.iter().filter_map(RecordChange::id).cloned());
+        let named = self.changes.iter().enumerate().filter(|(at, _)| !self.is_written_anew(*at));
+        let detail = Detail::from_items(named.filter_map(|(_, change)| change.id()).cloned());
         Ok(prepared.with_detail(detail).with_state(state))
     }
 
