@@ -161,8 +161,13 @@ fn what_was_changed_again_is_decided_by_the_strategy_of_the_branch() {
     let entry = Revision::parse(&wrong.to_string()).unwrap();
     let dry = rig.memory.revert(&who(), rig.main, &entry, MergeOptions::default(), true).unwrap();
     assert_eq!((dry.status, dry.conflicts.len()), ("blocked", 1));
-    assert_eq!(rig.revert(rig.main, wrong).unwrap_err().code(), "conflicts");
+    let refused = rig.revert(rig.main, wrong).unwrap_err();
+    assert_eq!((refused.code(), refused.hint().contains("config/strategy")), ("conflicts", true));
+    assert!(!refused.hint().contains("resolve ID") && !dry.blockers[0].hint().contains("resolve ID"));
     assert_eq!(rig.texts(rig.main), ["a=later"]);
+    rig.memory.set(&who(), rig.main, Setting::Strategy, "child-wins").unwrap();
+    rig.revert(rig.main, wrong).unwrap();
+    assert_eq!(rig.texts(rig.main), ["a=one"]);
     rig.end();
 }
 

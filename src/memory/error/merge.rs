@@ -15,6 +15,9 @@ pub enum MergeError {
         count: usize,
         /// The first five of them, by id or path.
         shown: String,
+        /// Whether a revert, undo or redo has them: they are with what the branch itself has changed since, which no
+        /// `resolve` decides.
+        is_revert: bool,
     },
     /// What was to be resolved is not in conflict. Kind `NotFound`.
     #[error("{0} is not in conflict")]
@@ -57,6 +60,12 @@ impl MergeError {
     /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
+            MergeError::Conflicts { is_revert: true, .. } => Advice::new(
+                Kind::Conflict,
+                "conflicts",
+                "set the branch's config/strategy to another one than manual for the time, or, where a file waits by its rule or as a \
+                 unit, a rule with a strategy in config/rules, then try again: resolve decides conflicts with the parent alone",
+            ),
             MergeError::Conflicts { .. } => Advice::new(
                 Kind::Conflict,
                 "conflicts",

@@ -161,9 +161,10 @@ fn of_branches() -> [BranchError; 12] {
     ]
 }
 
-fn of_merges() -> [MergeError; 11] {
+fn of_merges() -> [MergeError; 12] {
     [
-        MergeError::Conflicts { count: 1, shown: text() },
+        MergeError::Conflicts { count: 1, shown: text(), is_revert: false },
+        MergeError::Conflicts { count: 1, shown: text(), is_revert: true },
         MergeError::NoConflict(text()),
         MergeError::FolderInTheWay(text()),
         MergeError::UnitInUse(text()),

@@ -490,11 +490,11 @@ impl MergePlan {
     }
 }
 
-/// Returns [`MergeError::Conflicts`] with how many wait for `resolve`, and the first five.
+/// Returns [`MergeError::Conflicts`] with how many wait for a decision, and the first five.
 pub fn conflicts_error(plan: &MergePlan) -> Error {
     let open: Vec<&str> =
         plan.both_changed.iter().filter(|item| item.decision.is_none()).map(|item| &*item.id).collect();
-    let shown = open.iter().take(5).copied().collect::<Vec<_>>().join(", ");
     let more = if open.len() > 5 { ", …" } else { "" };
-    MergeError::Conflicts { count: open.len(), shown: format!("{shown}{more}") }.into()
+    let shown = open.iter().take(5).copied().collect::<Vec<_>>().join(", ") + more;
+    MergeError::Conflicts { count: open.len(), shown, is_revert: plan.merge.is_revert() }.into()
 }
