@@ -48,7 +48,7 @@ pub use catalog::signals::{Publisher, SIGNAL_BYTES_MAX, Signal, SignalId, Signal
 pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
 pub use command::merge_kind::{MergeKind, RevertVerb};
 pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput, SKIP_UNCHANGED_LINE, parse_skip_line};
-pub use command::record_patch::RecordPatch;
+pub use command::record_patch::{EXPORTED_LINE_BYTES_MAX, RecordPatch};
 pub use command::shared_log_entry::{SharedLogEntryInput, parse_cursor_line};
 pub use dump::{OwnLog, SharedLogImport, StampedRecord};
 pub use environment::Environment;

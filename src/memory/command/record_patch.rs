@@ -44,8 +44,7 @@ struct DocumentKeys<'a> {
     vector_stale: Option<Option<bool>>,
     replace: Option<bool>,
     delete: Option<bool>,
-    #[serde(rename = "created")]
-    _created: Option<IgnoredAny>,
+    created: Option<IgnoredAny>,
     #[serde(rename = "modified")]
     _modified: Option<IgnoredAny>,
     #[serde(rename = "branch")]
@@ -112,6 +111,23 @@ impl<'a> DocumentKeys<'a> {
         };
         if patch.replaces && patch.is_without_content() { Err(RecordError::Empty) } else { Ok(patch) }
     }
+
+    fn edit(mut self, number: usize, fresh_id: &dyn Fn() -> Arc<str>) -> Result<RecordEdit, RecordError> {
+        let id: Option<Arc<str>> = self.id.take().map(Arc::from);
+        if let Some(id) = &id {
+            check_record_id(id)?;
+        }
+        if self.delete.take() != Some(true) {
+            let patch = self.patch()?;
+            return Ok(RecordEdit::Correct { id: id.unwrap_or_else(fresh_id), patch, line: number });
+        }
+        let id = id.ok_or(RecordError::NoId)?;
+        let says = [self.vector.is_some(), self.text.is_some(), self.metadata.is_some(), self.replace.is_some()];
+        if says.contains(&true) || self.vector_stale.is_some() {
+            return Err(RecordError::DeleteWithContent);
+        }
+        Ok(RecordEdit::Delete { id })
+    }
 }
 
 /// Tells whether the document just ends within a number, which the reader of raw values calls a
@@ -142,8 +158,9 @@ fn parse_numbers(json: &str) -> Result<Option<Vec<f32>>, RecordError> {
     inside.split(',').map(number).collect::<Result<_, _>>().map(Some)
 }
 
-/// Bytes by which a line may be longer than a document: for the keys that an export adds.
-const EXPORTED_KEYS_BYTES_MAX: usize = 64 << 10;
+/// Largest line of an export in `ingest` and imports, in bytes: the keys that an export adds may take 64 KiB beside the
+/// document. Any other line has at most the bytes of a document.
+pub const EXPORTED_LINE_BYTES_MAX: usize = DOCUMENT_BYTES_MAX + (64 << 10);
 
 /// Returns how many bytes a text takes in the document that reading shows, whose length is limited.
 fn json_bytes(text: &str) -> usize {
@@ -274,12 +291,19 @@ impl RecordEdit {
         fresh_id: &dyn Fn() -> Arc<str>,
     ) -> Result<Option<RecordEdit>, RecordError> {
         let parse = || {
-            if line.len() > DOCUMENT_BYTES_MAX + EXPORTED_KEYS_BYTES_MAX {
+            if line.len() > EXPORTED_LINE_BYTES_MAX {
                 return Err(RecordError::TooLarge(line.len()));
             }
             match Shape::classify(line) {
                 Shape::Blank => Ok(None),
-                Shape::Document(document) => parse_document_line(document, number, fresh_id).map(Some),
+                Shape::Document(document) => {
+                    let keys = DocumentKeys::parse(document)?;
+                    // All lines of an export say when.
+                    if line.len() > DOCUMENT_BYTES_MAX && keys.created.is_none() {
+                        return Err(RecordError::TooLarge(line.len()));
+                    }
+                    keys.edit(number, fresh_id).map(Some)
+                }
                 Shape::Text(text) => {
                     let text = parse_text(text).map_err(|error| match error {
                         RecordError::Incomplete => RecordError::NotUtf8(text.len()),
@@ -294,24 +318,6 @@ impl RecordEdit {
         };
         parse().map_err(|error: RecordError| error.at_line(number))
     }
-}
-
-fn parse_document_line(line: &[u8], number: usize, fresh_id: &dyn Fn() -> Arc<str>) -> Result<RecordEdit, RecordError> {
-    let mut keys = DocumentKeys::parse(line)?;
-    let id: Option<Arc<str>> = keys.id.take().map(Arc::from);
-    if let Some(id) = &id {
-        check_record_id(id)?;
-    }
-    if keys.delete.take() != Some(true) {
-        let patch = keys.patch()?;
-        return Ok(RecordEdit::Correct { id: id.unwrap_or_else(fresh_id), patch, line: number });
-    }
-    let id = id.ok_or(RecordError::NoId)?;
-    let says = [keys.vector.is_some(), keys.text.is_some(), keys.metadata.is_some(), keys.replace.is_some()];
-    if says.contains(&true) || keys.vector_stale.is_some() {
-        return Err(RecordError::DeleteWithContent);
-    }
-    Ok(RecordEdit::Delete { id })
 }
 
 #[cfg(test)]
@@ -420,11 +426,12 @@ mod tests {
 
     #[test]
     fn a_line_is_longer_than_a_document_by_what_an_export_adds_at_most() {
-        let line = |bytes: usize| r#"{"text":"t"}"#.to_owned() + &" ".repeat(bytes - 12);
-        let parse = |bytes: usize| RecordEdit::parse_line(line(bytes).as_bytes(), 1, &|| "a".into());
-        assert!(matches!(parse(DOCUMENT_BYTES_MAX + EXPORTED_KEYS_BYTES_MAX), Ok(Some(_))));
-        let error = parse(DOCUMENT_BYTES_MAX + EXPORTED_KEYS_BYTES_MAX + 1).unwrap_err();
-        assert_eq!(error.advice().kind, Kind::TooLarge);
+        for (keys, most) in [("", DOCUMENT_BYTES_MAX), (r#","created":"x""#, EXPORTED_LINE_BYTES_MAX)] {
+            let line = |bytes: usize| format!(r#"{{"text":"t"{keys}}}{}"#, " ".repeat(bytes - 12 - keys.len()));
+            let parse = |bytes: usize| RecordEdit::parse_line(line(bytes).as_bytes(), 1, &|| "a".into());
+            assert!(matches!(parse(most), Ok(Some(_))), "{keys}");
+            assert_eq!(parse(most + 1).unwrap_err().advice().kind, Kind::TooLarge, "{keys}");
+        }
     }
 
     #[test]

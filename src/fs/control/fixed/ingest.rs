@@ -11,7 +11,7 @@ use crate::fs::handle::{File, slice_at};
 use crate::fs::last_answers::AnsweringFile;
 use crate::fs::mount_context::OpenContext;
 use crate::fs::refusal::{InputRefusal, Refusal};
-use crate::memory::{self, DOCUMENT_BYTES_MAX, Error, RecordEdit, RecordError, RecordPatch};
+use crate::memory::{self, EXPORTED_LINE_BYTES_MAX, Error, RecordEdit, RecordError, RecordPatch};
 use crate::sync::{Mutex, Rank};
 
 const BATCH_BYTES_MAX: usize = 1 << 30;
@@ -100,7 +100,7 @@ impl Ingest {
             rest = &rest[end + 1..];
         }
         let length = batch.tail.len() + rest.len();
-        if length > DOCUMENT_BYTES_MAX {
+        if length > EXPORTED_LINE_BYTES_MAX {
             return Err(RecordError::TooLarge(length).at_line(batch.line_count + 1).into());
         }
         batch.tail.extend(rest)
