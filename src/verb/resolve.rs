@@ -16,7 +16,8 @@ const SIDE: Argument = Argument::word("child|parent", "Whose version is taken").
 pub(super) const RESOLVE: VerbSpec = VerbSpec {
     arguments: &[ID, SIDE],
     command: CliForm::FromTable(CliHelp {
-        about: "Resolves one conflict for exactly the two versions that stand in conflict; `conflicts` lists them",
+        about: "Resolves one conflict under the strategy manual, for exactly the two versions that stand in conflict; \
+                `conflicts` lists them",
         target: "The branch that is to be merged: its own directory under a mount, or STORE:NAME-PATH",
         examples: "  engramfs resolve /mnt/memory/main/branches/agent-7 tea child
   engramfs resolve ~/memory:main/agent-7 files/notes.md parent",
@@ -27,8 +28,17 @@ pub(super) const RESOLVE: VerbSpec = VerbSpec {
 fn resolve(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let (id, word) = (arguments.required(&ID), arguments.required(&SIDE));
     let side = parse_side(word).expect("the argument accepts sides alone");
-    context.memory.resolve_conflict(context.actor, context.branch, id, side)?;
-    Ok(VerbAnswer::Line(json!({"status": "resolved", "id": id, "decision": word}).to_string()))
+    let overruling = context.memory.resolve_conflict(context.actor, context.branch, id, side)?;
+    let answer = match overruling {
+        None => json!({"status": "resolved", "id": id, "decision": word}),
+        Some(strategy) => {
+            let reason = format!(
+                "merges decide otherwise for now, by the strategy {strategy} or a rule: this counts once they leave it to manual"
+            );
+            json!({"status": "noted", "id": id, "decision": word, "reason": reason})
+        }
+    };
+    Ok(VerbAnswer::Line(answer.to_string()))
 }
 
 fn parse_side(word: &str) -> Option<Side> {

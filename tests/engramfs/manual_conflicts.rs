@@ -49,6 +49,26 @@ fn all_three_versions_of_an_open_conflict_are_readable() {
 }
 
 #[test]
+fn what_is_resolved_under_another_strategy_counts_once_it_is_manual() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    for (branch, text) in [(fork, "child"), (main, "parent")] {
+        memory.commit(&who(), branch, vec![put("tea", None, Some(text))]).unwrap();
+    }
+    let decided = || memory.merge(&who(), fork, MergeKind::Merge, true).unwrap().conflicts[0].decision;
+    let resolve = |side| memory.resolve_conflict(&who(), fork, "tea", side).unwrap();
+    // Under newest-wins, which takes the parent's.
+    assert_eq!(
+        (resolve(Side::Parent), resolve(Side::Child), decided()),
+        (None, Some("newest-wins"), Some(Side::Parent))
+    );
+    memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
+    assert_eq!(decided(), Some(Side::Child));
+    assert_eq!((resolve(Side::Parent), decided()), (None, Some(Side::Parent)));
+}
+
+#[test]
 fn a_conflict_by_hand_blocks_the_merge_until_it_is_resolved() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);

@@ -69,7 +69,11 @@ fn ask_of_branches(rig: &Rig, answers: &mut Answers) {
     answers.ask(rig, "main", "fork y from v1");
     rig.write("main/vectors/both.json", "of the parent").unwrap();
     rig.write("main/branches/x/vectors/both.json", "of the child").unwrap();
-    answers.ask(rig, "main/branches/x", "resolve both child");
+    // The strategy takes the later one, which is the child's.
+    let answer = answers.ask(rig, "main/branches/x", "resolve both parent");
+    assert_eq!((&answer["status"], &answer["decision"]), (&"noted".into(), &"parent".into()));
+    let answer = answers.ask(rig, "main/branches/x", "resolve both child");
+    assert_eq!(answer["status"], "resolved");
     answers.ask(rig, "main/branches/x", "promote");
     rig.write("main/vectors/later.json", "of the parent").unwrap();
     answers.ask(rig, "main/branches/x", "pull");

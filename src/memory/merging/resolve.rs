@@ -63,11 +63,19 @@ struct ResolvedConflict {
 }
 
 impl Memory {
-    /// Resolves one conflict for as long as both sides stay as they are; what is written after that opens it again.
+    /// Resolves one conflict for as long as both sides stay as they are; what is written after that opens it again. Returns
+    /// the strategy of who would receive the merge where that, or a rule, decides otherwise: then it counts once they
+    /// leave the conflict to `manual`.
     ///
     /// Kind `NotFound` where `id` is in no conflict, `Invalid` where what is in a directory keeps it from being resolved that way
     /// (`folder_in_the_way`).
-    pub fn resolve_conflict(&self, who: &Actor, branch: BranchId, id: &str, side: Side) -> Result<(), Error> {
+    pub fn resolve_conflict(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        id: &str,
+        side: Side,
+    ) -> Result<Option<&'static str>, Error> {
         let catalog = {
             // Taken for its effect and let go of: pending writes become entries, so the versions resolved are those of
             // the heads.
@@ -77,13 +85,16 @@ impl Memory {
         let (item, merge) = self.find_conflict(&catalog, branch, id, who.uid)?;
         let resolution = Resolution { side, child: item.child, parent: item.parent };
         let resolved = ResolvedConflict { uid: who.uid, id: item.id.clone(), resolution };
-        // Tried on a copy of the catalog first: a resolution that no merge follows would leave the conflict open
-        // without a word.
-        if item.decision.is_none()
-            && self.applicable_decisions(&catalog, (branch, merge), vec![resolved.clone()])?.is_empty()
-        {
+        // Tried on a copy of the catalog first: a resolution that no merge follows would leave the conflict open, or to
+        // a strategy, without a word.
+        let is_followed = item.decision == Some(side)
+            || !self.applicable_decisions(&catalog, (branch, merge), vec![resolved.clone()])?.is_empty();
+        if item.decision.is_none() && !is_followed {
             return Err(MergeError::FolderInTheWay(id.to_string()).into());
         }
+        let child = catalog.branch(branch)?;
+        let receiver = if merge == MergeKind::Pull { child } else { catalog.parent(child)? };
+        let overruling = (!is_followed).then(|| receiver.settings.strategy().name());
         let ResolvedConflict { id, resolution, .. } = resolved;
         let _room = self.reserve_room(disk_cost_bytes(0, 0))?;
         let change = {
@@ -97,7 +108,7 @@ impl Memory {
             change
         };
         self.notify(change);
-        Ok(())
+        Ok(overruling)
     }
 
     /// Finds a conflict that waits in a merge or else in a pull, or else one that one of them decides by itself.

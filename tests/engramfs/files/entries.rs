@@ -75,7 +75,7 @@ fn what_brings_two_branches_together_commits_the_files_of_both_first() {
         }
         match merge {
             Some(merge) => drop(memory.merge(&who(), child, merge, false).unwrap()),
-            None => memory.resolve_conflict(&who(), child, "r", Side::Child).unwrap(),
+            None => assert_eq!(memory.resolve_conflict(&who(), child, "r", Side::Child).unwrap(), None),
         }
         let lines = memory.lineage_lines(main, true).unwrap();
         let all: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
