@@ -210,7 +210,10 @@ pub(super) fn check_whiteout(flags: u32) -> Result<(), Failure> {
     }
 }
 
-/// Returns the refusal to move or remove what is always there.
+/// Returns the refusal to move or remove what is always there, or to move a checkpoint.
 pub(super) fn fixed_node_refusal(node: &FsNode) -> Failure {
-    LayoutRefusal::Fixed(node.path().to_string()).into()
+    match node {
+        FsNode::Checkpoint { label, .. } => LayoutRefusal::CheckpointStays(label.to_string()).into(),
+        _ => LayoutRefusal::Fixed(node.path().to_string()).into(),
+    }
 }

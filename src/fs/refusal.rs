@@ -76,6 +76,8 @@ pub(super) enum LayoutRefusal {
     OneName,
     #[error("{0} is a fixed part of the tree")]
     Fixed(String),
+    #[error("the checkpoint {0} can be neither renamed nor replaced")]
+    CheckpointStays(String),
     #[error("the file is generated")]
     Generated { hint: &'static str },
     #[error("its owner and permissions are fixed")]
@@ -115,6 +117,9 @@ impl LayoutRefusal {
             LayoutRefusal::NoSpecialHere => fixed("make it in files/"),
             LayoutRefusal::OneName => fixed("write a copy, or link within files/"),
             LayoutRefusal::Fixed(_) => fixed("leave it; rmdir of the branch's directory discards the branch"),
+            LayoutRefusal::CheckpointStays(_) => fixed(
+                "take a new one with mkdir in checkpoints/, of the branch as it is now; rmdir deletes the old one",
+            ),
             LayoutRefusal::Generated { hint } => fixed(hint),
             LayoutRefusal::FixedAttributes => fixed("change the permissions of the branch's directory"),
             LayoutRefusal::BranchOwner => fixed("fork it: the fork belongs to you; or ask root: chown UID DIRECTORY"),
@@ -348,13 +353,14 @@ mod tests {
         all
     }
 
-    fn of_layout() -> [LayoutRefusal; 18] {
+    fn of_layout() -> [LayoutRefusal; 19] {
         [
             LayoutRefusal::NoFileHere,
             LayoutRefusal::NoDirectoryHere,
             LayoutRefusal::NoSpecialHere,
             LayoutRefusal::OneName,
             LayoutRefusal::Fixed(text()),
+            LayoutRefusal::CheckpointStays(text()),
             LayoutRefusal::Generated { hint: "write to vectors/" },
             LayoutRefusal::FixedAttributes,
             LayoutRefusal::BranchOwner,

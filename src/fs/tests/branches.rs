@@ -320,6 +320,7 @@ fn a_checkpoint_has_the_same_shape_and_never_changes() {
     assert_eq!(rig.mkdir("main/checkpoints/v1/branches/y"), Err(Errno::EROFS));
     assert_eq!(rig.last_error("main")["path"], "checkpoints/v1/branches/y");
     assert_eq!(rig.mv("main/checkpoints/v1", "main/checkpoints/v2").unwrap_err(), Errno::EPERM);
+    assert!(rig.last_error("main")["hint"].as_str().unwrap().contains("mkdir in checkpoints/"));
 }
 
 #[test]

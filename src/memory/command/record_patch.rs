@@ -349,6 +349,8 @@ mod tests {
         assert_eq!(code("{\"metadata\":{},\"replace\":true}"), "empty_record");
         assert_eq!(code("{\"id\":\"b\",\"text\":\"t\"}"), "other_id");
         assert_eq!(code("{\"text\":\"t\",\"colour\":1}"), "bad_document");
+        let text = RecordPatch::parse("a", br#"{"text":"t","colour":1}"#).unwrap_err().to_string();
+        assert!(text.contains("unknown field `colour` at line 1") && !text.contains("delete"), "{text}");
         assert_eq!(code("{\"text\":\"t\",\"vector_stale\":1}"), "bad_document");
         assert_eq!(code("{\"text\":\"t\"} x"), "not_json");
         assert_eq!(code("[1]"), "bad_document");

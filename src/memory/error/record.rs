@@ -24,7 +24,7 @@ pub enum RecordError {
     #[error("the document is not JSON: {0}")]
     NotJson(#[source] Arc<serde_json::Error>),
     /// The document is JSON of another shape. Kind `Invalid`.
-    #[error("the document is no record: {0}")]
+    #[error("the document is no record: {}", without_list(.0))]
     NotARecord(#[source] Arc<serde_json::Error>),
     /// A list, which a bare vector may have been meant as. Kind `Invalid`.
     #[error("a record is an object or bare text, and what begins with [ is neither")]
@@ -108,6 +108,14 @@ pub enum RecordError {
         /// What is wrong, whose advice counts for this error, too.
         source: Box<RecordError>,
     },
+}
+
+/// Returns what is wrong without the keys that could stand there: the parser's list has those of lines of `ingest` and those
+/// that only reading adds, and the hint says what to write.
+fn without_list(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let Some((what, list)) = text.split_once(", expected one of ") else { return text };
+    format!("{what}{}", list.rfind(" at line ").map_or("", |place| &list[place..]))
 }
 
 impl RecordError {
