@@ -174,13 +174,18 @@ impl Verb {
     }
 }
 
-/// Returns what can be written to `ctl` in place of a line that is no verb: the form of the verb with which it begins, else that of
-/// each verb.
+/// Returns what can be written to `ctl` in place of a line that is no verb: the form of the verb with which it begins, and what is
+/// wrong with an argument, else the form of each verb.
 pub fn usage(line: &str) -> String {
-    let word = line.split_whitespace().next().unwrap_or_default();
+    let line = line.trim();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let in_ctl = || VERBS.iter().copied().filter(|spec| spec.channel == Channel::Ctl);
     match in_ctl().find(|spec| spec.name == word) {
-        Some(spec) => format!("write {}", line::usage(spec)),
+        Some(spec) => {
+            let refused = line::parse(spec.arguments, rest.trim()).and_then(|given| Verb::new(spec, given).err());
+            let why = refused.map(|error| format!("; {error}: {}", error.hint())).unwrap_or_default();
+            format!("write {}{why}", line::usage(spec))
+        }
         None => format!("write one of: {}", in_ctl().map(line::usage).collect::<Vec<_>>().join(", ")),
     }
 }

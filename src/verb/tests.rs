@@ -217,6 +217,11 @@ fn a_dry_run_changes_nothing_and_asks_for_less() {
 #[test]
 fn a_line_that_is_no_verb_is_answered_with_the_form_of_its_verb_or_of_all() {
     assert_eq!(usage("withdraw all"), "write withdraw");
+    for count in ["0", "1001"] {
+        let hint = usage(&format!(" undo  {count} "));
+        let limit = format!("; \"{count}\" is no number of entries: write a number from 1 to 1000, or nothing for one");
+        assert_eq!(hint, "write undo [N] [--dry-run]".to_owned() + &limit);
+    }
     let all = usage("fly");
     assert!(all.starts_with("write one of: ") && in_ctl().all(|spec| all.contains(spec.name)), "{all}");
 }

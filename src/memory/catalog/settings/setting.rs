@@ -198,7 +198,7 @@ pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
         }
         Setting::Gate => (
             is_short_list && !value.is_empty() && Gate::parse(value).is_some(),
-            "open, or conditions, one a line: approval N [for PATTERN …] [strict], deletes N, puts N, conflicts N, only \
+            "open, or up to 64 conditions, one a line: approval N [for PATTERN …] [strict], deletes N, puts N, conflicts N, only \
              PATTERN …, summary; patterns begin with files/ or vectors/",
         ),
         Setting::Approvers => {

@@ -120,6 +120,8 @@ fn bad_values_are_refused_with_what_to_write() {
     ] {
         assert!(check(setting, value).unwrap_err().advice().hint.starts_with("write "), "{}", setting.name());
     }
+    let [most, more] = [64, 65].map(|count| check(Setting::Gate, &"puts 0\n".repeat(count)));
+    assert!(most.is_ok() && more.unwrap_err().advice().hint.contains("up to 64 conditions"));
     assert_eq!(
         check(Setting::Gate, "approval 2 for files/core/**\ndeletes 3\n").unwrap(),
         "approval 2 for files/core/**\ndeletes 3"
