@@ -170,7 +170,8 @@ fn find_earlier_state(mount: &MountContext, branch: BranchId, name: &str) -> Res
     let Ok(revision) = Revision::parse(name) else { return Ok(None) };
     match mount.memory.view_at(branch, &revision) {
         Ok(view) => Ok(Some(view_node(mount, &view))),
-        Err(error) if error.kind() == Kind::NotFound && error.code() != "not_kept" => Ok(None),
+        // Any name may be looked up by chance, but for one that reads as an entry or a time: who asks for such is told why.
+        Err(error) if error.kind() == Kind::NotFound && revision.point().is_none() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -191,6 +191,23 @@ fn numbers_in_a_listing_are_those_of_stat() {
 }
 
 #[test]
+fn who_looks_for_a_state_that_never_was_is_told_so_and_of_other_names_nothing() {
+    let rig = Rig::new();
+    rig.mkdir("main/branches/x").unwrap();
+    let find = |name: &str| rig.ino(&format!("main/branches/x/at/{name}"));
+    for name in ["v1", ".git", "a b"] {
+        assert_eq!(find(name), Err(Errno::ENOENT), "{name}");
+    }
+    assert_eq!(rig.read("main/branches/x/errors").unwrap(), "");
+    let hash = "a".repeat(64);
+    for name in ["1", "@1", "99999", "2001-01-01T00:00:00Z", "2099-01-01T00:00:00Z", &hash] {
+        assert_eq!(find(name), Err(Errno::ENOENT), "{name}");
+        let error = rig.last_error("main/branches/x");
+        assert_eq!((&error["code"], &error["path"]), (&"no_such_state".into(), &format!("at/{name}").into()));
+    }
+}
+
+#[test]
 fn files_are_no_directories_and_directories_no_files() {
     let rig = with_records(1);
     assert_eq!(rig.fs.opendir(ROOT, rig.ino("main/query").unwrap()), Err(Errno::ENOTDIR));
