@@ -111,6 +111,37 @@ fn writing_the_file_resolves_a_conflict_that_was_shown() {
 }
 
 #[test]
+fn the_hint_of_a_conflict_says_what_decides_it() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Rules, "/u/** unit\ncore/** text manual").unwrap();
+    write(&memory, main, "u/a", "base\n");
+    write(&memory, main, "core/plan", "base\n");
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    let hint = || {
+        let error = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap_err();
+        assert_eq!(error.code(), "conflicts");
+        error.hint().into_owned()
+    };
+    write(&memory, main, "u/a", "parent\n");
+    write(&memory, fork, "u/a", "child\n");
+    let of_unit = hint();
+    assert!(of_unit.contains("resolve it for the child") && !of_unit.contains("as well by writing"), "{of_unit}");
+    write(&memory, main, "core/plan", "parent\n");
+    write(&memory, fork, "core/plan", "child\n");
+    let of_both = hint();
+    assert!(of_both.contains("a file that is in no unit is resolved as well by writing it"), "{of_both}");
+    // As the hints say.
+    write(&memory, fork, "u/a", "of both\n");
+    memory.resolve_conflict(&who(), fork, "files/u", Side::Child).unwrap();
+    let of_file = hint();
+    assert!(of_file.contains("a file is resolved as well by writing it") && !of_file.contains("unit"), "{of_file}");
+    write(&memory, fork, "core/plan", "both\n");
+    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "u/a").unwrap() + &read(&memory, main, "core/plan").unwrap(), "of both\nboth\n");
+}
+
+#[test]
 fn what_was_shown_is_forgotten_when_the_store_is_closed_until_it_is_shown_again() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();

@@ -15,9 +15,18 @@ pub enum MergeError {
         count: usize,
         /// The first five of them, by id or path.
         shown: String,
-        /// Whether a revert, undo or redo has them: they are with what the branch itself has changed since, which no
-        /// `resolve` decides.
-        is_revert: bool,
+        /// Whether some of them are files for which a write decides.
+        has_files: bool,
+        /// Whether some of them are units, for which no write decides.
+        has_units: bool,
+    },
+    /// What a revert, undo or redo takes back was changed again since, and nobody decided; no `resolve` does. Kind `Conflict`.
+    #[error("records or files changed on both sides wait for a decision, {count} in all: {shown}")]
+    RevertConflicts {
+        /// How many wait; those that a strategy decided are not counted.
+        count: usize,
+        /// The first five of them, by id or path.
+        shown: String,
     },
     /// What was to be resolved is not in conflict. Kind `NotFound`.
     #[error("{0} is not in conflict")]
@@ -60,17 +69,14 @@ impl MergeError {
     /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
-            MergeError::Conflicts { is_revert: true, .. } => Advice::new(
+            MergeError::Conflicts { has_files, has_units, .. } => {
+                Advice::new(Kind::Conflict, "conflicts", conflicts_hint(*has_files, *has_units))
+            }
+            MergeError::RevertConflicts { .. } => Advice::new(
                 Kind::Conflict,
                 "conflicts",
                 "set the branch's config/strategy to another one than manual for the time, or, where a file waits by its rule or as a \
                  unit, a rule with a strategy in config/rules, then try again: resolve decides conflicts with the parent alone",
-            ),
-            MergeError::Conflicts { .. } => Advice::new(
-                Kind::Conflict,
-                "conflicts",
-                "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl, or run \
-                 engramfs resolve TARGET ID child|parent; a file is resolved as well by writing it in the branch",
             ),
             MergeError::NoConflict(_) => Advice::new(
                 Kind::NotFound,
@@ -120,6 +126,24 @@ impl MergeError {
             }
         }
     }
+}
+
+fn conflicts_hint(has_files: bool, has_units: bool) -> String {
+    let files = match (has_files, has_units) {
+        (true, false) => "; a file is resolved as well by writing it in the branch",
+        (true, true) => "; a file that is in no unit is resolved as well by writing it in the branch",
+        (false, _) => "",
+    };
+    let units = if has_units {
+        "; a unit is taken whole from one side: for other content write that in the branch first, then resolve it for \
+         the child"
+    } else {
+        ""
+    };
+    format!(
+        "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl, or run \
+         engramfs resolve TARGET ID child|parent{files}{units}"
+    )
 }
 
 /// Which rule of a branch forbids an operation on its files.

@@ -11,7 +11,7 @@ use super::gate_check::{SummaryCheck, check_gate};
 use super::integration::MergeBranches;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::merge_plan::{self, MergeContext, MergePlan};
-use super::merge_result::MergeResult;
+use super::merge_result::{MergeResult, conflicts_error};
 use super::unit_use::UnitRetry;
 use crate::lineage::{EntryOp, SignedEntry};
 use crate::memory::admission::disk_room::disk_cost_bytes;
@@ -247,7 +247,7 @@ impl Memory {
         }
         if planned.is_blocked() {
             self.note_shown(MergeRequest { who, branch, merge, summary, note: "" }, &planned);
-            blockers.push(merge_plan::conflicts_error(&planned));
+            blockers.push(conflicts_error(&planned));
         }
         blockers.extend(planned.rule_refusal.clone());
         let (catalog, now) = (self.catalog().clone(), self.now());

@@ -8,6 +8,7 @@ use super::changed_paths::{changed_paths, first_items};
 use super::file_decisions::{file_decisions, file_id, shown_decision, swap_in_pull};
 use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
+use super::merge_result::conflicts_error;
 use super::plan_hash::PlanParts;
 use super::record_merge::RecordMerge;
 use super::revert::{base_before, branch_before};
@@ -488,13 +489,4 @@ impl MergePlan {
         };
         integration.prepare(catalog, log_record)
     }
-}
-
-/// Returns [`MergeError::Conflicts`] with how many wait for a decision, and the first five.
-pub fn conflicts_error(plan: &MergePlan) -> Error {
-    let open: Vec<&str> =
-        plan.both_changed.iter().filter(|item| item.decision.is_none()).map(|item| &*item.id).collect();
-    let more = if open.len() > 5 { ", …" } else { "" };
-    let shown = open.iter().take(5).copied().collect::<Vec<_>>().join(", ") + more;
-    MergeError::Conflicts { count: open.len(), shown, is_revert: plan.merge.is_revert() }.into()
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::merge_plan::MergePlan;
 use crate::lineage::{Counts, Decision};
-use crate::memory::{Advice, Error};
+use crate::memory::{Advice, Error, MergeError};
 use crate::object::Hash;
 
 /// What a merge, promote, pull or revert did, or would do.
@@ -126,6 +127,21 @@ impl MergeResult {
         };
         serde_json::to_string(&line).unwrap_or_default()
     }
+}
+
+/// Returns that conflicts of a plan wait for a decision: how many, the first five, and by its kind what decides them.
+pub fn conflicts_error(plan: &MergePlan) -> Error {
+    let open: Vec<&Decision> = plan.conflicts().filter(|item| item.decision.is_none()).collect();
+    let more = if open.len() > 5 { ", …" } else { "" };
+    let shown = open.iter().take(5).map(|item| &*item.id).collect::<Vec<_>>().join(", ") + more;
+    let count = open.len();
+    if plan.merge.is_revert() {
+        return MergeError::RevertConflicts { count, shown }.into();
+    }
+    let is_unit = |item: &Decision| plan.unit_decision(&item.id).is_some();
+    let has_files = open.iter().any(|item| item.is_file() && !is_unit(item));
+    let has_units = open.iter().any(|item| is_unit(item));
+    MergeError::Conflicts { count, shown, has_files, has_units }.into()
 }
 
 #[cfg(test)]
