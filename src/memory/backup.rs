@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Component, Path};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::maintenance::unfinished_purge;
 use super::open::dir_entry_exists;
+use super::store_place::{check_outside, is_store};
 use super::transaction::contents::has_whole_content;
 use super::verify::{VerifyOptions, verify};
 use super::{CopyError, Error};
@@ -18,8 +19,6 @@ use crate::journal::{Journal, JournalError, JournalFiles};
 
 /// Copies that are tried, the first one among them; one is worthless once a seal came in between.
 const COPY_ATTEMPTS_MAX: usize = 20;
-/// How the file `format` begins in stores of all versions, also those that this one can't open.
-const FORMAT_PREFIX: &[u8; 14] = b"engramfs store";
 
 /// Copies the store at `store` to `dest`, which must not exist or be an empty folder.
 ///
@@ -83,43 +82,10 @@ fn check_place(store: &Path, dest: &Path) -> Result<(), Error> {
     let holds_something = fs::read_dir(dest).is_ok_and(|mut entries| entries.next().is_some());
     if !is_store(dest) {
         // Before anything is made: a folder within a store would be a file that its check does not know.
-        check_outside(store, dest)?;
+        check_outside(dest, Some(store))?;
     }
     if holds_something {
         return Err(CopyError::NotEmpty(dest.to_owned()).into());
-    }
-    Ok(())
-}
-
-/// Looks for the name `format` alone: the store there may be unfinished or damaged.
-fn is_store(path: &Path) -> bool {
-    path.join("format").symlink_metadata().is_ok()
-}
-
-/// Returns whether the file `format` of a folder says that it is a store, of whatever version.
-fn has_store_format(disk: &RealDisk) -> bool {
-    let mut bytes = [0; FORMAT_PREFIX.len()];
-    disk.open("format").and_then(|file| file.read_exact_at(&mut bytes, 0)).is_ok() && bytes == *FORMAT_PREFIX
-}
-
-/// Refuses a place that lies in a store, by whatever path and mount: a copy there would be a strange file of that store.
-fn check_outside(store: &Path, dest: &Path) -> Result<(), Error> {
-    let failed = |error: io::Error| Error::io(format!("{} could not be looked at", dest.display()), error);
-    let path = std::path::absolute(dest).map_err(failed)?;
-    let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
-    let (existing, real) = found.unwrap_or((Path::new("/"), "/".into()));
-    // Where `..` leads behind a folder that is not there yet is not known.
-    if path.strip_prefix(existing).is_ok_and(|rest| rest.components().any(|part| part == Component::ParentDir)) {
-        return Err(CopyError::LeadsBack(dest.to_owned()).into());
-    }
-    let parts = ["", "journal", "segments"].map(|part| store.join(part));
-    // By device and inode, as a bind mount gives a folder of the store another path.
-    let own: Vec<_> = parts.iter().filter_map(|part| part.metadata().ok()).map(|it| (it.dev(), it.ino())).collect();
-    for above in real.ancestors() {
-        let it = above.metadata().map_err(failed)?;
-        if own.contains(&(it.dev(), it.ino())) || has_store_format(&RealDisk::new(above)) {
-            return Err(CopyError::Inside { dest: dest.to_owned(), store: above.to_owned() }.into());
-        }
     }
     Ok(())
 }

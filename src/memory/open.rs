@@ -18,6 +18,7 @@ use super::storage::manifest::{self, Manifest};
 use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
 use super::storage::{Storage, read_file};
+use super::store_place::{check_outside_stores, is_store};
 use super::transaction::clock::{self, ClockReading};
 use super::transaction::commands::{CreateRoot, read_log_record};
 use super::transaction::leases::Leases;
@@ -64,12 +65,16 @@ impl Memory {
     /// `pid 12, mounted at /mnt/m`.
     ///
     /// Kind `NotFound` where there is no store, `Exists` where [`OpenMode::CreateNew`] finds one, `Invalid` where one is to
-    /// be made in a folder that holds something else, `Locked` where another process has it, `Denied` where this user may
+    /// be made in a folder that holds something else or lies in another store, `Locked` where another process has it, `Denied` where this user may
     /// not look into its folder or others could read its key, `Unsupported` where an older or a newer version made it or
     /// applied an entry otherwise, `Damaged` where bytes that were safe are not what was written.
     pub fn open(path: &Path, mode: OpenMode, holder: &str, environment: Environment) -> Result<Arc<Memory>, Error> {
         let disk = RealDisk::new(path);
         if mode.may_create() {
+            // A store that is there is opened wherever it lies.
+            if !is_store(path) {
+                check_outside_stores(path)?;
+            }
             disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", error))?;
             // Before the lock, which is a file too: a folder that is not a store is left as it is.
             if is_complete(&disk)? && mode == OpenMode::CreateNew {

@@ -46,6 +46,42 @@ fn init_makes_a_store_once_and_in_an_empty_folder_only() {
 }
 
 #[test]
+fn nothing_is_put_into_the_folder_of_another_store() {
+    let folder = Folder::new();
+    let [store, dump, notes, mnt] = ["store", "dump", "notes", "mnt"].map(|name| folder.at(name));
+    let (main, inside, deep) = (format!("{store}:main"), format!("{store}/in"), format!("{store}/in/deep"));
+    let [new, log, lines] = [format!("{inside}:main"), format!("{store}/log"), format!("{store}/all.jsonl")];
+    let [beside, ids] = [folder.at("all.npy"), format!("{store}/ids")];
+    run(&["init", &store]);
+    for made in [&notes, &mnt] {
+        fs::create_dir(made).unwrap();
+    }
+    fs::write(format!("{notes}/a.md"), "a note").unwrap();
+    assert_eq!(run(&["export", "--all", &main, &dump]).0, 0);
+    let tries: [&[&str]; 9] = [
+        &["init", &inside],
+        &["init", &deep],
+        &["mount", "--foreground", &inside, &mnt],
+        &["mount", "--log", &log, &store, &mnt],
+        &["import", "--create", &new, &notes],
+        &["import", "--all", &dump, &deep],
+        &["export", "--all", &main, &deep],
+        &["export", &main, &lines],
+        &["export", &main, &beside, "--ids", &ids],
+    ];
+    for arguments in tries {
+        let (code, error) = json(arguments);
+        assert_eq!((code, &error["code"]), (1, &Value::from("inside_a_store")), "{arguments:?}: {error}");
+        assert_eq!(run(&["verify", &store]).0, 0, "{arguments:?} left something there");
+    }
+    // One that lies in another from before is opened and not made.
+    let moved = folder.at("moved");
+    run(&["init", &moved]);
+    fs::rename(&moved, &inside).unwrap();
+    assert_eq!(run(&["import", "--create", &new, &notes]).0, 0);
+}
+
+#[test]
 fn a_reserve_of_which_nothing_can_be_made_is_said_once() {
     let folder = Folder::new();
     let store = folder.at("store");

@@ -12,7 +12,7 @@ use crate::cli::failure::CommandError;
 use crate::cli::formats::{Format, copy, write_fvecs};
 use crate::cli::output::{Output, remark};
 use crate::cli::target::{Access, StateExports, Target, open_store};
-use crate::memory::{Export, OpenMode};
+use crate::memory::{Export, OpenMode, check_outside_stores};
 
 /// Writes all records of a branch to a file: .jsonl, or .npy and .fvecs with their ids beside them.
 ///
@@ -38,7 +38,7 @@ pub struct Args {
 
 /// Writes the records of a branch to a file, or with `--all` the branch and all below it into a folder. Prints how many
 /// records were left out since they have no vector. [`Exit::Usage`] for a format that can't be written, or `--ids` with
-/// one that has its ids inside.
+/// one that has its ids inside. What would lie in a store is refused.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     if args.all {
@@ -59,6 +59,9 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         (_, Some(path)) => Some(path.clone()),
         (_, None) => Some(id_list_path(&args.file)),
     };
+    for path in std::iter::once(&args.file).chain(&ids) {
+        check_outside_stores(path)?;
+    }
     // All files of one export come from one state, though the branch may change meanwhile.
     let (records, written) = target.with_branch(Access::Read, |branch| match &ids {
         None => {

@@ -12,7 +12,7 @@ use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
 use crate::fs::{Filesystem, FsOptions};
 use crate::fuse::{self, Adapter, Background, MountOptions, SessionEnd};
-use crate::memory::{Memory, parse_size};
+use crate::memory::{Memory, check_outside_stores, parse_size};
 
 /// Mounts a store, and makes it if it is not there.
 #[derive(clap::Args)]
@@ -73,6 +73,9 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     fuse::tune_allocator();
     let paths = MountPaths::new(&args.store, &args.mnt)?;
     let embedders = EmbedOption::parse_all(&args.embed)?;
+    if let Some(log) = &args.log {
+        check_outside_stores(log)?;
+    }
     if args.fuse_fd.is_none() {
         fuse::clear_stale(&paths.mnt, &paths.source())?;
         paths.check_mountpoint()?;

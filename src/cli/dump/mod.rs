@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exit::Exit;
 use super::failure::CommandError;
+use crate::memory::check_outside_stores;
 
 pub use reading::import_all;
 pub use writing::export_all;
@@ -170,7 +171,7 @@ impl DumpManifest {
 }
 
 /// Lets `fill` fill a new folder beside `place`, which gets that name when all is there: what broke off is never taken for
-/// whole. Nobody but its maker may enter it. Nothing that is there already is touched.
+/// whole. Nobody but its maker may enter it. Nothing that is there already is touched, and nothing made in a store.
 fn create_atomically<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, CommandError>) -> Result<T, CommandError> {
     // Without a slash behind it: the other name is beside it, and not in it.
     let place = &place.components().collect::<PathBuf>();
@@ -189,6 +190,7 @@ fn create_atomically<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, Comm
         let hint = "name a folder that is not there, or remove what is left of an earlier try";
         return Err(CommandError::usage(message, hint));
     }
+    check_outside_stores(place)?;
     make_private(&part).map_err(|error| CommandError::file("made", &part, &error))?;
     let filled = fill(&part).and_then(|value| {
         // A folder that is empty may be there; rename(2) puts the new one in its place.

@@ -26,7 +26,8 @@ use crate::memory::{
 const BATCH: (usize, usize) = (65_536, 64 << 20);
 
 /// Makes a new store out of a dump, whole or not at all, and returns what it has. Exit code 2 where `store` is used
-/// already or an earlier try left `store.part`; `Exit::Damaged` for a dump that is not as it was written.
+/// already or an earlier try left `store.part`; `Exit::Damaged` for a dump that is not as it was written. Fails also where
+/// `store` would lie in another store.
 pub fn import_all(folder: &Path, store: &Path) -> Result<Value, CommandError> {
     let path = folder.join(MANIFEST);
     let text = fs::read_to_string(&path).map_err(|error| CommandError::file("read", &path, &error))?;

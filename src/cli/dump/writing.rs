@@ -21,8 +21,8 @@ const PIECE_BYTES: usize = 1 << 20;
 const EVENT_BEGINS: &[u8] = b"{\"id\":\"@";
 
 /// Writes a branch and all below it into a new folder, whole or not at all; returns what was written. Exit code 2 where
-/// `folder` is used already or an earlier try left `folder.part`; fails also where it can't be written, and where what
-/// is in the store can't be read.
+/// `folder` is used already or an earlier try left `folder.part`; fails also where it lies in a store or can't be
+/// written, and where what is in the store can't be read.
 pub fn export_all(memory: &Memory, top: BranchId, folder: &Path) -> Result<Value, CommandError> {
     let mut report = create_atomically(folder, |part| write(memory, top, part))?;
     report["folder"] = json!(folder);

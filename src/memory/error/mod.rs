@@ -229,7 +229,7 @@ pub enum Error {
     /// A store is not opened or made. Kinds as of [`OpenError::advice`].
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A store is not copied or verified. Kinds as of [`CopyError::advice`].
+    /// A store is not copied or verified, or a place lies in one. Kinds as of [`CopyError::advice`].
     #[error(transparent)]
     Copy(#[from] CopyError),
     /// Disk, memory or a quota has run out. Kinds `Full` and `Quota`.

@@ -91,7 +91,7 @@ impl OpenError {
     }
 }
 
-/// Why a store is not copied or verified.
+/// Why a store is not copied or verified, or a place is not taken for what is written.
 #[derive(Debug, Clone, Error)]
 pub enum CopyError {
     /// There is no store at that path. Kind `NotFound`.
@@ -100,10 +100,10 @@ pub enum CopyError {
     /// The folder for the copy holds something. Kind `Exists`.
     #[error("{} is there and not empty", .0.display())]
     NotEmpty(PathBuf),
-    /// The folder for the copy lies in a store. Kind `Invalid`.
+    /// What is to be written would lie in a store: a copy, a new store or an export. Kind `Invalid`.
     #[error("{} lies in the store {}", dest.display(), store.display())]
     Inside {
-        /// The folder for the copy.
+        /// Where it was to be written.
         dest: PathBuf,
         /// The store in which it lies.
         store: PathBuf,
