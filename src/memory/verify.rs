@@ -354,7 +354,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &LoadedStore, tr
     for name in disk.list("").map_err(io)? {
         // A batch that is being written beside this, or was when its process ended; the next opening removes that.
         if !known.contains(&name.as_str()) && !name.starts_with(SPILL_PREFIX) {
-            return Err(Error::damaged(format!("the file {name} does not belong into a store")));
+            return Err(Error::ForeignFile(name));
         }
     }
     if disk.list("").map_err(io)?.iter().any(|name| name == "lock") {
@@ -380,7 +380,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &LoadedStore, tr
             if name.starts_with("draft-") {
                 continue;
             }
-            return Err(Error::damaged(format!("the file segments/{name} does not belong into a store")));
+            return Err(Error::ForeignFile(format!("segments/{name}")));
         };
         check_unreferenced(blobs, hash)?;
     }
@@ -422,7 +422,7 @@ fn check_journals(disk: &Arc<dyn Disk>, first: u64) -> Result<(), Error> {
     let names = disk.list("journal").map_err(|error| Error::io("the journal's folder could not be read", error))?;
     for name in names {
         let Some(number) = Journal::parse_file_name(&name) else {
-            return Err(Error::damaged(format!("the file journal/{name} does not belong into a store")));
+            return Err(Error::ForeignFile(format!("journal/{name}")));
         };
         if number < first
             && let Some(torn) =

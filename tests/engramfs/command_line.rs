@@ -82,6 +82,25 @@ fn nothing_is_put_into_the_folder_of_another_store() {
 }
 
 #[test]
+fn verify_names_what_is_no_file_of_a_store_and_has_it_moved_out() {
+    let folder = Folder::new();
+    let store = folder.at("store");
+    run(&["init", &store]);
+    fs::create_dir(format!("{store}/archive")).unwrap();
+    for foreign in ["notes.txt", "journal/copy", "segments/copy", "archive/copy"] {
+        let path = format!("{store}/{foreign}");
+        fs::write(&path, "a note").unwrap();
+        let (code, error) = json(&["verify", &store]);
+        assert_eq!((code, &error["code"]), (4, &Value::from("damaged")));
+        let said = error["message"].as_str().unwrap();
+        assert!(said.contains(&format!("the file {foreign} does not belong")), "{said}");
+        assert_eq!(error["hint"], "move it out of the store's folder, then try again");
+        fs::rename(&path, folder.at("out")).unwrap();
+        assert_eq!(run(&["verify", &store]).0, 0, "as the hint says");
+    }
+}
+
+#[test]
 fn a_reserve_of_which_nothing_can_be_made_is_said_once() {
     let folder = Folder::new();
     let store = folder.at("store");

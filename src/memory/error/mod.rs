@@ -164,6 +164,9 @@ pub enum Error {
     /// Stored bytes are wrong, and which; no answer is made of them.
     #[error("{0}")]
     Damaged(String),
+    /// Something is in the store's folder, at this path, that no store has; all else may be right. Kind `Damaged`.
+    #[error("the file {0} does not belong into a store")]
+    ForeignFile(String),
     /// Stored bytes are not of the form they should be, though their hash may be right. Kind `Damaged`.
     #[error("stored bytes are not of the expected form: {0}")]
     Codec(#[from] CodecError),
@@ -326,6 +329,7 @@ impl Error {
             Error::Internal(_) => Advice::new(Kind::Io, "internal", "see the mount's log, and report it"),
             Error::Disk { source, .. } => disk_advice(source),
             Error::Damaged(_) | Error::Codec(_) | Error::NoSegment { .. } => damaged(RESTORE),
+            Error::ForeignFile(_) => damaged("move it out of the store's folder, then try again"),
             Error::Segment(error) => segment_advice(error),
             Error::Journal(error) => journal_advice(error),
             Error::Key(error) => key_advice(error),

@@ -40,6 +40,7 @@ fn of_memory() -> Vec<Error> {
         Error::Internal("x"),
         Error::Disk { what: text(), source: io() },
         Error::Damaged(text()),
+        Error::ForeignFile(text()),
         CodecError::Short.into(),
         Error::NoSegment { name: text(), what: "read", source: io() },
         SegmentError::Damaged { name: text(), reason: text() }.into(),

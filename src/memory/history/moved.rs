@@ -37,10 +37,10 @@ impl MovedEntries {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             names => names.map_err(|error| Error::io("the folder archive could not be read", error))?,
         };
-        let names = names.iter().filter(|name| !name.starts_with("draft-")).map(|name| {
-            name.parse::<Hash>()
-                .map_err(|_| Error::damaged(format!("the file {FOLDER}/{name} does not belong into a store")))
-        });
+        let names = names
+            .iter()
+            .filter(|name| !name.starts_with("draft-"))
+            .map(|name| name.parse::<Hash>().map_err(|_| Error::ForeignFile(format!("{FOLDER}/{name}"))));
         let files = names.map(|name| Archive::from_file(&blobs, name?)).collect::<Result<Vec<_>, _>>();
         let mut files = files?;
         files.sort_by_key(|file| (file.first, file.count));
