@@ -247,6 +247,27 @@ fn bad_vectors_are_refused_and_leave_no_trace() {
 }
 
 #[test]
+fn a_vector_that_does_not_fit_those_before_it_is_refused_with_its_line() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let refusal = |lines: &[String]| {
+        let parse = |(line, number): (&String, usize)| {
+            RecordEdit::parse_line(line.as_bytes(), number, &|| "fresh".into()).unwrap().unwrap()
+        };
+        memory.import(&who(), main, lines.iter().zip(1..).map(parse).collect()).unwrap_err().to_string()
+    };
+    // The order of the lines counts and not that of the ids, and of the lines of one record the one with the vector.
+    let few = [r#"{"id":"b","vector":[1,2,3]}"#, r#"{"id":"a","vector":[1,2]}"#, r#"{"id":"a","metadata":{"k":1}}"#];
+    assert_eq!(refusal(&few.map(str::to_owned)), "line 2: the vector has 2 numbers, and vectors here have 3");
+    let zero = [r#"{"id":"b","text":"x"}"#, r#"{"id":"a","vector":[0,0]}"#].map(str::to_owned);
+    assert!(refusal(&zero).starts_with("line 2: a vector of zeros"), "{}", refusal(&zero));
+    let many = (0..1030).map(|n| format!(r#"{{"id":"r{n}","vector":[1,2]}}"#));
+    let many: Vec<String> = many.chain([r#"{"id":"a","vector":[1]}"#.to_owned()]).collect();
+    assert_eq!(refusal(&many), "line 1031: the vector has 1 numbers, and vectors here have 2");
+    assert_eq!(memory.snapshot(&View::Branch(main)).unwrap().count(), 0);
+}
+
+#[test]
 fn a_memory_s_first_vector_is_checked_as_well() {
     let disk = ForgetfulDisk::new();
     let memory = open(&disk).unwrap();

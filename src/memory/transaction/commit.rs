@@ -154,14 +154,14 @@ impl Memory {
                 room => room?,
             };
             let done = if is_bulk && resolved.puts().all(|(_, version)| version.created_from.is_none()) {
-                self.commit_bulk(who, branch, (&resolved, cursor))?
+                self.commit_bulk(who, branch, (&resolved, cursor))
             } else {
                 // The last time in any case: who writes much is not outrun by those who write little.
                 let replan =
                     (edits.len() <= REPLAN_EDITS_MAX || round == PLAN_ROUNDS_MAX).then_some(&resolve as &dyn Fn() -> _);
-                self.commit_few(who, branch, (&resolved, cursor), replan)?
+                self.commit_few(who, branch, (&resolved, cursor), replan)
             };
-            if let Some(entry) = done {
+            if let Some(entry) = done.map_err(|error| resolved.at_line(error, &self.catalog_now(), branch))? {
                 return Ok(CommitReceipt::from_entry(&entry));
             }
         }

@@ -5,14 +5,16 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use crate::branch::BranchVersion;
+use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::record_change::RecordChange;
-use crate::memory::command::record_input::RecordEdit;
+use crate::memory::command::record_input::{RecordEdit, check_vector};
 use crate::memory::command::record_patch::RecordPatch;
 use crate::memory::{Error, RecordError};
 use crate::object::Time;
 use crate::record::RecordContent;
 use crate::segment::{Blocks, Row, SegmentError};
 use crate::sync::Reservation;
+use crate::vector::norm;
 
 /// The outcome of edits on one state of a branch, with what of that state it rests on.
 pub struct ResolvedEdits {
@@ -47,6 +49,8 @@ pub struct ResolvedVersion {
     pub created_from: Option<Arc<str>>,
     /// Whether an earlier edit removed the record, so that it is another one since and keeps no `created`.
     pub is_anew: bool,
+    /// The line of the edit that gave it its vector, from 1; 0 where none did, or that edit has no line.
+    vector_line: usize,
 }
 
 impl ResolvedEdits {
@@ -103,8 +107,13 @@ impl ResolvedEdits {
                 self.held.grow(version.content.bytes() as u64)?;
             }
             let (content, vector_stale) = (version.content.clone(), version.provenance.vector_stale);
-            self.record(id)?.after =
-                EditOutcome::Version(ResolvedVersion { content, vector_stale, created_from: None, is_anew: false });
+            self.record(id)?.after = EditOutcome::Version(ResolvedVersion {
+                content,
+                vector_stale,
+                created_from: None,
+                is_anew: false,
+                vector_line: 0,
+            });
         }
         match &self.record(id)?.after {
             EditOutcome::Version(version) => Ok(Some(version.clone())),
@@ -113,7 +122,7 @@ impl ResolvedEdits {
     }
 
     fn write(&mut self, id: &Arc<str>, patch: &RecordPatch, line: usize, blocks: &mut Blocks) -> Result<(), Error> {
-        let version = match self.resolve_unread(id, patch)? {
+        let version = match self.resolve_unread(id, patch, line)? {
             Some(version) => version,
             None => {
                 let before = self.current_version(id, blocks)?;
@@ -126,8 +135,10 @@ impl ResolvedEdits {
                     Some(before) => before.is_anew,
                     None => matches!(self.record(id)?.after, EditOutcome::Gone),
                 };
-                let created_from = before.and_then(|before| before.created_from);
-                ResolvedVersion { content, vector_stale, created_from, is_anew }
+                let (vector_line, created_from) =
+                    before.map_or((0, None), |before| (before.vector_line, before.created_from));
+                let vector_line = if patch.vector.is_some() { line } else { vector_line };
+                ResolvedVersion { content, vector_stale, created_from, is_anew, vector_line }
             }
         };
         self.record(id)?.after = EditOutcome::Version(version);
@@ -136,7 +147,12 @@ impl ResolvedEdits {
 
     /// Returns the version of a patch that says all, where no text and no vector need be read to compare with: a record
     /// that is written again, as by an import that is repeated, or one without a vector.
-    fn resolve_unread(&mut self, id: &Arc<str>, patch: &RecordPatch) -> Result<Option<ResolvedVersion>, Error> {
+    fn resolve_unread(
+        &mut self,
+        id: &Arc<str>,
+        patch: &RecordPatch,
+        line: usize,
+    ) -> Result<Option<ResolvedVersion>, Error> {
         let record = self.record(id)?;
         // An edit of the same id that came before decides what a patch applies to, so only a first, whole one can go
         // unread.
@@ -157,7 +173,7 @@ impl ResolvedEdits {
                 false
             }
         };
-        Ok(Some(ResolvedVersion { content, vector_stale, created_from: None, is_anew: false }))
+        Ok(Some(ResolvedVersion { content, vector_stale, created_from: None, is_anew: false, vector_line: line }))
     }
 
     fn rename(&mut self, from: &Arc<str>, to: &Arc<str>, blocks: &mut Blocks) -> Result<(), Error> {
@@ -271,6 +287,29 @@ impl ResolvedEdits {
         let anew = self.puts().filter(|(_, version)| version.is_anew);
         let anew = anew.flat_map(|(id, version)| [delete(id), put(id, version)]);
         kept.chain(self.deletes().map(delete)).chain(anew).collect()
+    }
+
+    /// Returns what a commit to a branch failed with, and the line that it is about: the first whose vector the memory can't
+    /// take together with those of the lines before. Without a line where there is none such, or edits have no lines.
+    pub fn at_line(&self, error: Error, catalog: &Catalog, branch: BranchId) -> Error {
+        if !matches!(error, Error::Record(_)) {
+            return error;
+        }
+        let settings = catalog.branch(branch).and_then(|branch| catalog.shared_settings(branch));
+        let Ok(settings) = settings else { return error };
+        let mut dim = settings.dim();
+        let mut versions: Vec<&ResolvedVersion> = self.puts().map(|(_, version)| version).collect();
+        // A first vector fixes how long all are, and lines are read in their order.
+        versions.sort_by_key(|version| version.vector_line);
+        for ResolvedVersion { content, vector_line, .. } in versions {
+            let vector = content.vector.as_deref();
+            match check_vector(dim, settings.metric(), content, vector.map_or(0.0, norm)) {
+                Err(found) if *vector_line > 0 => return found.at_line(*vector_line).into(),
+                Err(_) => return error,
+                Ok(()) => dim = dim.or(vector.map(<[f32]>::len)),
+            }
+        }
+        error
     }
 }
 
