@@ -365,6 +365,38 @@ fn records_come_from_arrays_folders_and_other_names_and_again_without_doubles() 
 }
 
 #[test]
+fn an_import_names_what_is_refused_as_its_file_has_it() {
+    let folder = Folder::new();
+    let (target, input, notes) = (format!("{}:main", folder.at("store")), folder.at("v.jsonl"), folder.at("notes"));
+    run(&["init", &folder.at("store")]);
+    fs::create_dir(&notes).unwrap();
+    for (name, text) in [("a.md", "hi"), ("empty.md", ""), ("z.md", "bye")] {
+        fs::write(format!("{notes}/{name}"), text).unwrap();
+    }
+    let (_, taken) = json(&["import", &target, &notes]);
+    assert_eq!((&taken["put"], &taken["left_out"]), (&Value::from(2), &Value::from(1)), "{taken}");
+    assert!(run(&["import", &target, &notes]).2.contains("empty notes were left out: 1"));
+    // No id is that long.
+    let long = format!("{notes}/{}.md", "n".repeat(210));
+    fs::write(&long, "a note").unwrap();
+    let refusal = |from: &str| {
+        let (code, error) = json(&["import", &target, from]);
+        assert_eq!(code, 1, "{error}");
+        let said = |key: &str| error[key].as_str().unwrap().to_owned();
+        (said("message"), said("hint"))
+    };
+    let (message, _) = refusal(&notes);
+    assert!(message.starts_with(&format!("{long}: ")), "{message}");
+    fs::write(&input, "\n{\"id\":\"a\",\"vector\":[1,2]}\n\n{\"id\":\"b\",\"vector\":[1,2,3]}\n").unwrap();
+    let (message, _) = refusal(&input);
+    assert!(message.starts_with(&format!("line 4 of {input}: the vector has 3 numbers")), "{message}");
+    fs::write(&input, "{\"id\":\"a\",\"text\":\"\"}\n").unwrap();
+    let (message, hint) = refusal(&input);
+    assert!(message.starts_with(&format!("line 1 of {input}: neither")), "{message}");
+    assert!(hint.contains("\"delete\":true") && !hint.contains("rm the file"), "{hint}");
+}
+
+#[test]
 fn two_states_are_compared_with_both_texts() {
     let folder = Folder::new();
     let (store, input) = (folder.at("store"), folder.at("input.jsonl"));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::dump::import_all;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::formats::{FieldMap, InputRow, RowReader};
+use crate::cli::formats::{FieldMap, InputRow, RowPlace, RowReader};
 use crate::cli::output::{Output, remark};
 use crate::cli::progress::ProgressLine;
 use crate::cli::target::{Access, BranchAccess, Target};
@@ -66,7 +66,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target = Target::parse(&args.target)?;
     // Before the store is touched: a wrong name or header changes nothing.
     let rows = RowReader::open(&args.file, args.ids.as_deref(), args.map.as_ref())?;
-    let left_out = rows.skipped_files;
+    let (skipped_files, empty_notes) = (rows.skipped_files, rows.empty_notes);
     let access = if args.create { Access::Create } else { Access::Write };
     let progress = ProgressLine::for_bytes(rows.total_bytes, out.is_json());
     let mut import = Import { args, progress, rows: 0, put_and_deleted: [0; 2], last_receipt: Value::Null };
@@ -76,12 +76,15 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     drop(progress);
     if out.is_json() {
         out.line(
-            json!({ "rows": rows, "put": put, "deleted": deleted, "left_out": left_out, "head": last_receipt["head"], "entry": last_receipt["entry"] }),
+            json!({ "rows": rows, "put": put, "deleted": deleted, "left_out": skipped_files + empty_notes, "head": last_receipt["head"], "entry": last_receipt["entry"] }),
         )?;
     } else {
         remark(format_args!("{rows} rows read: {put} put, {deleted} deleted"));
-        if left_out > 0 {
-            remark(format_args!("{left_out} files that are neither .md nor .txt were left out"));
+        if skipped_files > 0 {
+            remark(format_args!("{skipped_files} files that are neither .md nor .txt were left out"));
+        }
+        if empty_notes > 0 {
+            remark(format_args!("empty notes were left out: {empty_notes}"));
         }
     }
     Ok(Exit::Done)
@@ -117,11 +120,12 @@ impl Import<'_> {
 
     fn commit(&mut self, branch: &dyn BranchAccess, batch: Vec<InputRow>) -> Result<(), CommandError> {
         let count = batch.len() as u64;
-        let first = match batch.first() {
-            Some(InputRow::Line { number, .. }) => format!("line {number}"),
-            _ => format!("row {}", self.rows),
+        let place = |row: &InputRow| match row {
+            InputRow::Line { place, .. } => Some(place.clone()),
+            InputRow::Vector { .. } => None,
         };
-        let receipt = branch.put(batch).map_err(|failure| self.with_position(failure, &first))?;
+        let places: Vec<Option<RowPlace>> = batch.iter().map(place).collect();
+        let receipt = branch.put(batch).map_err(|failure| self.with_position(failure, &places))?;
         self.rows += count;
         for (sum, key) in self.put_and_deleted.iter_mut().zip(["put", "deleted"]) {
             *sum += receipt.get(key).and_then(Value::as_u64).unwrap_or(0);
@@ -130,11 +134,26 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Says where the batch begins and what is done already: a mount counts lines from the beginning of the batch.
-    fn with_position(&self, mut failure: CommandError, first: &str) -> CommandError {
-        let file = self.args.file.display();
-        failure.message =
-            format!("{} (batch from {first} of {file}; {} rows before it are in)", failure.message, self.rows);
+    /// Says which row it is about, as its file has it, where the batch begins and what is done already.
+    fn with_position(&self, mut failure: CommandError, places: &[Option<RowPlace>]) -> CommandError {
+        let describe = |at: usize| match places.get(at)? {
+            Some(place) => Some(place.describe(&self.args.file)),
+            None => Some(format!("row {} of {}", self.rows + at as u64, self.args.file.display())),
+        };
+        let located = split_line_number(&failure.message)
+            .and_then(|(number, what)| Some(format!("{}: {what}", describe(number.checked_sub(1)?)?)));
+        let first = describe(0).unwrap_or_default();
+        failure.message = format!(
+            "{} (batch from {first}; {} rows before it are in)",
+            located.as_ref().unwrap_or(&failure.message),
+            self.rows
+        );
         failure
     }
+}
+
+/// Cuts a message that begins with `line N: ` into the number and the rest. None for any other.
+fn split_line_number(message: &str) -> Option<(usize, &str)> {
+    let (number, what) = message.strip_prefix("line ")?.split_once(": ")?;
+    Some((number.parse().ok()?, what))
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use super::{InputRow, malformed};
+use super::{InputRow, RowPlace, malformed};
 use crate::cli::failure::CommandError;
 
 /// Our keys in the order in which [`FieldMap`] holds theirs.
@@ -37,8 +37,11 @@ impl FieldMap {
     /// Returns the row with our keys; fields that become no key are metadata. Fails for a line that is not a JSON
     /// object. A row without a line stays as it is.
     pub fn apply(&self, row: InputRow, path: &Path) -> Result<InputRow, CommandError> {
-        let InputRow::Line { number, bytes } = row else { return Ok(row) };
-        let bad = |what: String| malformed(path, format!("{what} in line {number}"), "check --map and the line");
+        let InputRow::Line { place, bytes } = row else { return Ok(row) };
+        let bad = |what: String| match &place {
+            RowPlace::Line(number) => malformed(path, format!("{what} in line {number}"), "check --map and the line"),
+            RowPlace::Note(note) => malformed(note, what, "check --map: notes have id, text and metadata"),
+        };
         let Ok(mut object) = serde_json::from_slice::<Map<String, Value>>(&bytes) else {
             return Err(bad("holds no JSON object".to_owned()));
         };
@@ -64,7 +67,7 @@ impl FieldMap {
                 metadata.entry(key).or_insert(value);
             }
         }
-        Ok(InputRow::Line { number, bytes: Value::Object(record).to_string().into_bytes() })
+        Ok(InputRow::Line { place, bytes: Value::Object(record).to_string().into_bytes() })
     }
 }
 
@@ -84,7 +87,7 @@ mod tests {
     use serde_json::json;
 
     fn mapped(map: &str, line: &Value) -> Result<Value, CommandError> {
-        let row = InputRow::Line { number: 1, bytes: line.to_string().into_bytes() };
+        let row = InputRow::Line { place: RowPlace::Line(1), bytes: line.to_string().into_bytes() };
         let row = map.parse::<FieldMap>().unwrap().apply(row, Path::new("x.jsonl"))?;
         Ok(serde_json::from_slice(&row.into_line()).unwrap())
     }

@@ -5,25 +5,26 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::{InputRow, malformed};
+use super::{InputRow, RowPlace, malformed};
 use crate::cli::failure::CommandError;
 
 /// The notes below a folder, in the order of their paths.
 pub struct TextFolder {
     folder: PathBuf,
     paths: std::vec::IntoIter<PathBuf>,
-    row: usize,
     /// Bytes of all notes, as they were when the folder was listed.
     pub total_bytes: u64,
     /// Files that are no notes: neither `.md` nor `.txt`, or not regular.
     pub skipped_files: u64,
+    /// Notes without a byte, which make no record.
+    pub empty_notes: u64,
 }
 
 impl TextFolder {
-    /// Looks for notes; names that begin with a dot, and links, are passed by. Fails where the folder, or one in it,
+    /// Looks for notes; names that begin with a dot are passed by, and empty notes counted and left out. Fails where the folder, or one in it,
     /// can't be listed.
     pub fn open(folder: &Path) -> Result<TextFolder, CommandError> {
-        let (mut paths, mut total_bytes, mut skipped_files) = (Vec::new(), 0, 0);
+        let (mut paths, mut total_bytes, mut skipped_files, mut empty_notes) = (Vec::new(), 0, 0, 0);
         let mut folders = vec![folder.to_owned()];
         while let Some(next) = folders.pop() {
             let failed = |e: std::io::Error| CommandError::file("read", &next, &e);
@@ -35,28 +36,31 @@ impl TextFolder {
                 match () {
                     () if entry.file_name().as_encoded_bytes().starts_with(b".") => {}
                     () if kind.is_dir() => folders.push(path),
-                    () if kind.is_file() && is_note => {
-                        total_bytes += entry.metadata().map_err(failed)?.len();
-                        paths.push(path);
-                    }
+                    () if kind.is_file() && is_note => match entry.metadata().map_err(failed)?.len() {
+                        0 => empty_notes += 1,
+                        length => {
+                            total_bytes += length;
+                            paths.push(path);
+                        }
+                    },
                     () => skipped_files += 1,
                 }
             }
         }
         paths.sort();
-        Ok(TextFolder { folder: folder.to_owned(), paths: paths.into_iter(), row: 0, total_bytes, skipped_files })
+        let (folder, paths) = (folder.to_owned(), paths.into_iter());
+        Ok(TextFolder { folder, paths, total_bytes, skipped_files, empty_notes })
     }
 
-    fn read(&mut self, path: &Path) -> Result<(InputRow, u64), CommandError> {
+    fn read(&self, path: &Path) -> Result<(InputRow, u64), CommandError> {
         let inside = path.strip_prefix(&self.folder).unwrap_or(path);
         let utf8 = "convert it to UTF-8, for instance with iconv";
         let name = inside.to_str().ok_or_else(|| malformed(path, "has a name that is not UTF-8", "rename it"))?;
         let bytes = fs::read(path).map_err(|e| CommandError::file("read", path, &e))?;
         let length = bytes.len() as u64;
         let text = String::from_utf8(bytes).map_err(|_| malformed(path, "is not UTF-8", utf8))?;
-        self.row += 1;
         let record = json!({ "id": id_from_path(name), "text": text, "metadata": { "path": name } });
-        Ok((InputRow::Line { number: self.row, bytes: record.to_string().into_bytes() }, length))
+        Ok((InputRow::Line { place: RowPlace::Note(path.into()), bytes: record.to_string().into_bytes() }, length))
     }
 }
 
@@ -96,11 +100,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("deep")).unwrap();
         fs::create_dir(dir.path().join(".git")).unwrap();
-        for (path, text) in [("deep/b.md", "two\n"), ("a.txt", "one"), (".git/c.md", "x"), ("d.png", "x")] {
+        let files = [("deep/b.md", "two\n"), ("a.txt", "one"), (".git/c.md", "x"), ("d.png", "x"), ("empty.md", "")];
+        for (path, text) in files {
             fs::write(dir.path().join(path), text).unwrap();
         }
         let notes = TextFolder::open(dir.path()).unwrap();
-        assert_eq!((notes.total_bytes, notes.skipped_files), (7, 1));
+        assert_eq!((notes.total_bytes, notes.skipped_files, notes.empty_notes), (7, 1, 1));
         let lines: Vec<serde_json::Value> =
             notes.map(|row| serde_json::from_slice(&row.unwrap().0.into_line()).unwrap()).collect();
         assert_eq!(lines[0], json!({"id": "a.txt", "text": "one", "metadata": {"path": "a.txt"}}));

@@ -27,6 +27,6 @@ fn take(rows: impl Iterator<Item = Result<(InputRow, u64), CommandError>>) {
     for row in rows.take(ROWS_MAX) {
         let Ok((row, _)) = row else { return };
         let _ = row.clone().into_line();
-        let _ = row.into_edit(&|| "fresh".into());
+        let _ = row.into_edit(1, &|| "fresh".into());
     }
 }

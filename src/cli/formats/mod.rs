@@ -59,13 +59,32 @@ impl Format {
     }
 }
 
+/// Where a line of an import comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RowPlace {
+    /// The line, or the element of an array, with that number in the file, from 1.
+    Line(usize),
+    /// The note at that path, in a folder of them.
+    Note(Arc<Path>),
+}
+
+impl RowPlace {
+    /// Returns what it is called in a message about the import of `file`.
+    pub fn describe(&self, file: &Path) -> String {
+        match self {
+            RowPlace::Line(number) => format!("line {number} of {}", file.display()),
+            RowPlace::Note(note) => note.display().to_string(),
+        }
+    }
+}
+
 /// One row of an import, as its file has it; [`InputRow::into_line`] makes what `ingest` takes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputRow {
-    /// A line of JSON, with its number from 1.
+    /// A line of JSON.
     Line {
-        /// Its number in the file, from 1, for messages.
-        number: usize,
+        /// Where it comes from, for messages.
+        place: RowPlace,
         /// Its bytes, without the line end.
         bytes: Vec<u8>,
     },
@@ -87,11 +106,11 @@ impl InputRow {
         }
     }
 
-    /// Returns the edit that it asks for, if any. Fails with the `RecordError` of a line that is not a record, an id
-    /// that none can have, or a vector of another length than 1 to 65,536.
-    pub fn into_edit(self, fresh_id: &dyn Fn() -> Arc<str>) -> Result<Option<RecordEdit>, Error> {
+    /// Returns the edit that it asks for, if any, as the line `number` of a batch. Fails with the `RecordError` of a line
+    /// that is not a record, an id that none can have, or a vector of another length than 1 to 65,536.
+    pub fn into_edit(self, number: usize, fresh_id: &dyn Fn() -> Arc<str>) -> Result<Option<RecordEdit>, Error> {
         match self {
-            InputRow::Line { number, bytes } => Ok(RecordEdit::parse_line(&bytes, number, fresh_id)?),
+            InputRow::Line { bytes, .. } => Ok(RecordEdit::parse_line(&bytes, number, fresh_id)?),
             InputRow::Vector { id, vector } => {
                 check_record_id(&id)?;
                 let input = RecordInput::from_vector(vector)?;
@@ -117,6 +136,8 @@ pub struct RowReader {
     pub total_bytes: u64,
     /// Files of a folder that are no notes: neither `.md` nor `.txt`, or not regular.
     pub skipped_files: u64,
+    /// Notes of a folder without a byte, which make no record.
+    pub empty_notes: u64,
     reader: Rows,
 }
 
@@ -129,12 +150,13 @@ impl RowReader {
     pub fn open(path: &Path, ids: Option<&Path>, fields: Option<&FieldMap>) -> Result<RowReader, CommandError> {
         let mut rows = if path.is_dir() {
             let notes = folder::TextFolder::open(path)?;
-            let (total_bytes, skipped_files) = (notes.total_bytes, notes.skipped_files);
-            RowReader { total_bytes, skipped_files, reader: refuse_ids(ids).map(|()| Box::new(notes))? }
+            let (total_bytes, skipped_files, empty_notes) = (notes.total_bytes, notes.skipped_files, notes.empty_notes);
+            RowReader { total_bytes, skipped_files, empty_notes, reader: refuse_ids(ids).map(|()| Box::new(notes))? }
         } else if path == Path::new("-") {
             refuse_ids(ids)?;
             let input = BufReader::with_capacity(BUFFER_BYTES, io::stdin());
-            RowReader { total_bytes: 0, skipped_files: 0, reader: Box::new(jsonl::Lines::new(path.to_owned(), input)) }
+            let reader = Box::new(jsonl::Lines::new(path.to_owned(), input));
+            RowReader { total_bytes: 0, skipped_files: 0, empty_notes: 0, reader }
         } else {
             RowReader::from_path(path, ids)?
         };
@@ -166,7 +188,7 @@ impl RowReader {
             Format::Npy => Box::new(npy::NpyRows::new(path, input, total_bytes, ids)?),
             Format::Fvecs => Box::new(fvecs::FvecsRows::new(path, input, total_bytes, ids)?),
         };
-        Ok(RowReader { total_bytes, skipped_files: 0, reader })
+        Ok(RowReader { total_bytes, skipped_files: 0, empty_notes: 0, reader })
     }
 }
 
@@ -229,7 +251,7 @@ mod tests {
     #[test]
     fn an_id_that_could_be_no_file_is_refused() {
         let row = InputRow::Vector { id: "a/b".into(), vector: vec![1.0] };
-        assert!(row.into_edit(&|| "unused".into()).is_err());
+        assert!(row.into_edit(1, &|| "unused".into()).is_err());
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub trait BranchAccess {
     /// mount with code `changing` where its head moved between the opens ten times.
     fn exports(&self, wanted: &[Export]) -> Result<StateExports, CommandError>;
     /// Writes rows as one atomic commit, and returns its receipt. Fails with what the store says of the rows that it
-    /// refuses, and none is written then; in a mount also with code `not_json`.
+    /// refuses, where it can with `line N: ` in front, counted from 1, and none is written then; in a mount also with code `not_json`.
     fn put(&self, rows: Vec<InputRow>) -> Result<Value, CommandError>;
     /// Returns how many bytes of rows, by [`InputRow::size`], one commit should take.
     fn batch_bytes(&self) -> usize;

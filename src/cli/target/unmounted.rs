@@ -126,7 +126,7 @@ impl BranchAccess for UnmountedBranch {
 
     fn put(&self, rows: Vec<InputRow>) -> Result<Value, CommandError> {
         let fresh_id = || self.memory.fresh_id();
-        let edits = rows.into_iter().filter_map(|row| row.into_edit(&fresh_id).transpose());
+        let edits = rows.into_iter().zip(1..).filter_map(|(row, number)| row.into_edit(number, &fresh_id).transpose());
         let edits: Vec<RecordEdit> = edits.collect::<Result<_, _>>()?;
         let receipt = self.memory.import(&self.who, self.branch, edits)?;
         parse(&receipt.to_json())

@@ -97,7 +97,7 @@ pub enum RecordError {
     Line {
         /// The line, from 1.
         number: usize,
-        /// What is wrong, whose advice counts for this error, too.
+        /// What is wrong, whose advice counts for this error, too, but for a hint that speaks of a record's file.
         source: Box<RecordError>,
     },
     /// One record of a batch is wrong, and none of it is taken.
@@ -151,11 +151,14 @@ impl RecordError {
                 Advice::new(Kind::Exists, "record_exists", "read that one, or write without O_EXCL or RENAME_NOREPLACE")
             }
             RecordError::Id(error) => super::name_advice(error),
+            RecordError::Line { source, .. } if matches!(**source, RecordError::Empty) => {
+                invalid("empty_record", "write a text or a vector there, or \"delete\":true to delete the record")
+            }
             RecordError::Line { source, .. } | RecordError::Record { source, .. } => source.advice(),
         }
     }
 
-    /// Wraps it with its line of a batch, counted from 1; kind, code and hint stay those of the reason.
+    /// Wraps it with its line of a batch, counted from 1; kind and code stay those of the reason.
     pub fn at_line(self, number: usize) -> RecordError {
         RecordError::Line { number, source: Box::new(self) }
     }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::thread;
 
-use super::{Mounted, close, errno, json, lines, names, read, rename_with, save, truncate};
+use super::{Mounted, close, errno, json, lines, names, read, rename_with, run, save, truncate};
 
 /// Writes to `ingest` and reads the result from the same handle.
 fn ingest(mount: &Mounted, branch: &str, batch: &str) -> std::io::Result<serde_json::Value> {
@@ -251,6 +251,15 @@ fn ingest_takes_a_batch_whole_or_not_at_all() {
             .unwrap();
     assert_eq!((&done["put"], &done["deleted"]), (&1.into(), &1.into()), "the last line of an id counts");
     assert_eq!(mount.sh("echo '{\"id\":\"e\",\"text\":\"6\"}' > main/ingest; jq .put main/ingest").trim(), "1");
+}
+
+#[test]
+fn an_import_into_a_mount_names_the_line_of_the_file() {
+    let (mount, folder) = (Mounted::new(), tempfile::tempdir().unwrap());
+    let (main, file) = (mount.at("main").display().to_string(), folder.path().join("v.jsonl").display().to_string());
+    fs::write(&file, "\n{\"id\":\"a\",\"vector\":[1,2]}\n\n{\"id\":\"b\",\"vector\":[1,2,3]}\n").unwrap();
+    let (code, _, error) = run(&["import", &main, &file]);
+    assert!(code == 1 && error.contains(&format!("line 4 of {file}: the vector has 3 numbers")), "{error}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use super::*;
+use crate::cli::formats::RowPlace;
 use crate::cli::target::Target;
 
 const MERGE: &str = concat!(
@@ -55,7 +56,7 @@ fn exports_of_a_quiet_branch_open_at_once() {
 fn an_import_asks_to_leave_alone_what_is_already_so() {
     let dir = branch();
     fs::write(dir.path().join("ingest"), "").unwrap();
-    let row = InputRow::Line { number: 1, bytes: b"{\"id\":\"a\"}".to_vec() };
+    let row = InputRow::Line { place: RowPlace::Line(1), bytes: b"{\"id\":\"a\"}".to_vec() };
     // An ordinary file answers with what was written to it.
     assert_eq!(MountedBranch::new(dir.path()).put(vec![row]).unwrap_err().code, "not_json");
     let written = fs::read_to_string(dir.path().join("ingest")).unwrap();

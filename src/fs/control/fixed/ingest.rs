@@ -277,7 +277,10 @@ fn is_incomplete(line: &[u8]) -> bool {
 }
 
 fn at_line(number: usize, error: Error) -> Failure {
-    Refusal::Line { number, source: error }.into()
+    match error {
+        Error::Record(error) => error.at_line(number).into(),
+        source => Refusal::Line { number, source }.into(),
+    }
 }
 
 #[cfg(test)]
