@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -118,7 +119,16 @@ impl<'a> MountedBranch<'a> {
         if let (Ok(parent), Some(name)) = (self.parent(), self.directory.file_name()) {
             attempt.add_branch(parent, format!("branches/{}", name.display()));
         }
-        fs::remove_dir(self.directory).map_err(|e| attempt.failed(&e))
+        fs::remove_dir(self.directory).map_err(|e| match e.raw_os_error() {
+            // The kernel refuses that itself, and the branch has no line of it.
+            Some(libc::EBUSY) if is_mountpoint(self.directory) => CommandError::new(
+                Exit::Failed,
+                "not_permitted",
+                "the branch that is mounted can't end while it is",
+                "unmount it, then discard it as STORE:NAME-PATH, or discard it in a mount of its parent",
+            ),
+            _ => attempt.failed(&e),
+        })
     }
 
     /// Writes a line to `ctl`, and returns the object that it answers. Fails with what the mount says of the refused
@@ -270,6 +280,12 @@ impl BranchAccess for MountedBranch<'_> {
     fn batch_bytes(&self) -> usize {
         BATCH_BYTES
     }
+}
+
+/// Returns whether something is mounted at a directory: what is above it lies on another file system then.
+fn is_mountpoint(directory: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
+    device(directory) != device(&directory.join(".."))
 }
 
 /// Returns what became of a branch that was at a path; none where the path is no child branch's, or its parent's events

@@ -348,6 +348,10 @@ fn a_mount_of_one_branch_shows_nothing_else() {
     assert_eq!(names(at("vectors")), ["a.json", "b.json"]);
     let write = |verb: &str| File::options().write(true).open(at("ctl")).unwrap().write_all(verb.as_bytes());
     assert_eq!((errno(write("merge\n")), errno(write("gc\n"))), (libc::EPERM, libc::EPERM));
+    for verb in ["merge", "discard"] {
+        let (code, _, error) = run(&[verb, text(&site.mnt)]);
+        assert!(code == 1 && error.contains("the branch that is mounted can't end while it is"), "{verb}: {error}");
+    }
     write("promote\n").unwrap();
     drop(server);
     let _server = site.serve(&[]);

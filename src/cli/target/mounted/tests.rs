@@ -64,6 +64,13 @@ fn an_import_asks_to_leave_alone_what_is_already_so() {
 }
 
 #[test]
+fn a_mountpoint_is_told_from_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("inside")).unwrap();
+    assert!(is_mountpoint(Path::new("/proc")) && !is_mountpoint(&dir.path().join("inside")));
+}
+
+#[test]
 fn the_path_of_a_branch_that_has_ended_is_told_with_how_and_when() {
     let dir = branch();
     let event = |op: &str, name: &str, time: &str| {
