@@ -24,7 +24,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// Bytes that are text nearly always.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "bytes are a text, or {\"hex\":\"…\"}")]
 pub(super) enum JsonBytes {
     /// UTF-8.
     Text(String),

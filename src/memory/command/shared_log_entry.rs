@@ -82,7 +82,10 @@ struct LogEntryLine<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "an event_id is a text of 1 to 200 bytes without control characters, or a whole number from 0 on"
+)]
 enum EventId {
     Name(String),
     Number(u64),
@@ -253,6 +256,14 @@ mod tests {
         ] {
             let error = SharedLogEntryInput::parse(line).unwrap_err();
             assert!(!error.hint().is_empty(), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_event_id_of_another_form_is_refused_with_the_forms_there_are() {
+        for id in ["1.5", "1.0", "-1", "true", "[1]", "{}"] {
+            let error = SharedLogEntryInput::parse(&format!(r#"{{"text":"a","event_id":{id}}}"#)).unwrap_err();
+            assert!(error.to_string().contains("an event_id is a text of 1 to 200 bytes"), "{id}: {error}");
         }
     }
 

@@ -282,6 +282,7 @@ fn shared_state_that_was_made_up_is_refused_by_file_and_line_and_leaves_no_store
         (signals, 1, with("owner", json!(-1)), "line 1: invalid value"),
         (signals, 1, with("value", json!(long)), "line 1: the signal has 65537 bytes"),
         (signals, 1, with("value", json!({ "hex": "fff" })), "line 1: its value is no hex"),
+        (signals, 1, with("value", json!(7)), "line 1: bytes are a text, or {\"hex\":\"…\"}"),
         (signals, 1, with("lifetime", json!("lease")), "line 1: \"lease\" is no lifetime"),
         (signals, 1, with("lifetime", json!("-1s")), "line 1: \"-1s\" is no lifetime"),
         (signals, 1, with("mode", json!("4777")), "line 1: \"4777\" is no mode"),
