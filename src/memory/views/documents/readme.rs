@@ -64,7 +64,10 @@ fn render(memory: &Memory, catalog: &Catalog, view: &View, resolved: &ResolvedVi
     if has_long_log(catalog, branch) {
         out.push_str(LONG_LOG);
     }
-    out.push_str(&USE.replace("STRATEGY", &catalog.setting(branch, Setting::Strategy)?));
+    let usage = USE.replace("STRATEGY", &catalog.setting(branch, Setting::Strategy)?);
+    for line in usage.lines().filter(|line| branch.parent.is_some() || !line.contains(PULL)) {
+        let _ = writeln!(out, "{line}");
+    }
     Ok(out)
 }
 
@@ -117,9 +120,32 @@ an "id", all or none. `query` takes {"text":"…","k":20,"filter":{…}}. `at/-2
 `config/` has settings. When a write fails, `tail -n 1 errors` says why and what to do.
 "#;
 
+/// What only a branch with a parent can do.
+const PULL: &str = "echo pull > ctl";
+
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use super::{BYTES_MAX, LONG_LOG, USE};
+    use std::sync::Arc;
+
+    use super::{BYTES_MAX, LONG_LOG, PULL, USE};
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Document, Environment, Memory, OpenMode, View};
+
+    #[test]
+    fn a_page_recommends_a_pull_only_where_there_is_a_parent() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let disk = Arc::new(ForgetfulDisk::new());
+        let memory = Memory::open_on(disk, OpenMode::Create, None, Environment::real(who.clone())).unwrap();
+        let main = memory.root("main").unwrap();
+        let fork = memory.fork(&who, main, "x", None).unwrap();
+        for (branch, pulls) in [(main, false), (fork, true)] {
+            let page =
+                String::from_utf8(memory.document(&View::Branch(branch), Document::Readme).unwrap().to_vec()).unwrap();
+            assert_eq!(page.contains(PULL), pulls, "{page}");
+            assert!(page.ends_with("says why and what to do.\n"), "{page}");
+        }
+    }
 
     #[test]
     fn the_page_leaves_room_for_what_is_said_of_the_branch() {
