@@ -66,7 +66,7 @@ impl Attr {
         Attr { size, blocks: size.div_ceil(512), ..self }
     }
 
-    /// The same as it is shown of a proposal: all who may see it may read it, and each look asks whether they may.
+    /// The same as a proposal shows what is no file: all who may see it may read it, and each look asks whether they may.
     pub(super) fn for_proposal(self) -> Attr {
         let mode = match self.kind {
             FileKind::Directory => 0o555,
@@ -74,6 +74,13 @@ impl Attr {
             _ => 0o444,
         };
         Attr { mode, lifetime: NOT_CACHED, ..self }
+    }
+
+    /// The same of a file in a proposal: what everybody may read shows as all else in it does, and what keeps its owner
+    /// and mode there shows these.
+    pub(super) fn for_proposed_file(self) -> Attr {
+        let everybody = if self.kind == FileKind::Directory { 0o555 } else { 0o444 };
+        if self.mode & everybody == everybody { self.for_proposal() } else { Attr { lifetime: NOT_CACHED, ..self } }
     }
 
     /// The same with another time.

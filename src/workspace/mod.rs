@@ -49,6 +49,7 @@ mod load;
 mod name;
 mod node;
 mod nodes;
+mod offered;
 mod op;
 mod op_bytes;
 mod orphans;

@@ -47,7 +47,7 @@ pub(super) fn file_attr(
         changed: time(node.ctime),
         lifetime: ATTR_LIFETIME,
     };
-    Ok(if let View::Proposal(..) = files.view { attr.for_proposal() } else { attr })
+    Ok(if let View::Proposal(..) = files.view { attr.for_proposed_file() } else { attr })
 }
 
 /// Returns how long a name that leads to one of some files may be kept.

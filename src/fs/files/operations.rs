@@ -238,7 +238,14 @@ impl NodeOperations for FileOps<'_> {
     }
 
     fn read_link(&self) -> Result<Vec<u8>, Failure> {
-        Ok(self.tree()?.node(self.inode)?.target().ok_or(Errno::EINVAL)?.to_vec())
+        let tree = self.tree()?;
+        let node = tree.node(self.inode)?;
+        let target = node.target().ok_or(Errno::EINVAL)?;
+        // The kernel asks for no right to read a link, and only what a proposal does not show has no mode at all.
+        if matches!(self.files.view, View::Proposal(..)) && node.mode == 0 {
+            return Err(Errno::EACCES.into());
+        }
+        Ok(target.to_vec())
     }
 
     fn xattr(&self, name: &OsStr) -> Result<Vec<u8>, Failure> {

@@ -1,6 +1,6 @@
 //! Proposals: states that a branch offers to its parent, and what its approvers said of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 
@@ -8,14 +8,17 @@ use super::settings::{Setting, Settings};
 use super::{Branch, BranchId, BranchRef, Catalog, Checkpoint};
 use crate::memory::{Error, ProposalError};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
+use crate::workspace::Tree;
 
 /// A state of a branch that is proposed for merging into its parent; later edits are not in it.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Proposal {
     /// What is proposed, as it was then; its text is what was said about it.
     pub frozen: Checkpoint,
     /// What was said of it, by uid: of each the last word.
     pub reviews: OrdMap<u32, Review>,
+    /// Its files as they are shown, with the owner of the branch for whom that was worked out; empty until somebody looks.
+    shown: OnceLock<(u32, Tree)>,
 }
 
 /// What an approver said of a plan.
@@ -36,7 +39,27 @@ pub struct Review {
 impl Proposal {
     /// Returns a proposal of which nobody has said anything.
     pub fn new(frozen: Checkpoint) -> Proposal {
-        Proposal { frozen, reviews: OrdMap::new() }
+        Proposal::with_reviews(frozen, OrdMap::new())
+    }
+
+    /// Returns a proposal with what was said of it.
+    pub fn with_reviews(frozen: Checkpoint, reviews: OrdMap<u32, Review>) -> Proposal {
+        Proposal { frozen, reviews, shown: OnceLock::new() }
+    }
+
+    /// Returns its files as all are shown them who may look at it, where `owner` has the branch: see
+    /// [`Tree::with_changes_offered`]. They are worked out once.
+    pub fn shown_files(&self, owner: u32) -> Tree {
+        let offer = || self.frozen.state.files().with_changes_offered(self.frozen.base.files(), owner);
+        let (known_owner, files) = self.shown.get_or_init(|| (owner, offer()));
+        if *known_owner == owner { files.clone() } else { offer() }
+    }
+}
+
+impl PartialEq for Proposal {
+    fn eq(&self, other: &Proposal) -> bool {
+        // What is shown follows from the frozen state.
+        self.frozen == other.frozen && self.reviews == other.reviews
     }
 }
 
@@ -105,7 +128,7 @@ impl BranchRef {
         if let Some(proposal) = self.proposal.clone()
             && let Some(frozen) = change(&proposal.frozen)?
         {
-            self.make_mut().proposal = Some(Arc::new(Proposal { frozen, reviews: proposal.reviews.clone() }));
+            self.make_mut().proposal = Some(Arc::new(Proposal::with_reviews(frozen, proposal.reviews.clone())));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Branch, BranchId, Catalog, ResolvedSource, StateSource};
 use crate::branch::BranchVersion;
 use crate::memory::Error;
+use crate::workspace::Tree;
 
 /// What a directory shows: a branch as it is now, one of its checkpoints, what it was behind an entry, or what it proposes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -62,5 +63,13 @@ impl<'a> ResolvedView<'a> {
         };
         let ResolvedSource { state, base, source_seq, .. } = catalog.resolve_source(branch, &source)?;
         Ok(ResolvedView { branch, state, base, last_seq: Some(source_seq) })
+    }
+
+    /// Returns the files as whoever looks at the view is shown them: of a proposal, with what it changes opened to them.
+    pub fn shown_files(&self, view: &View) -> Tree {
+        match (view, &self.branch.proposal) {
+            (View::Proposal(..), Some(proposal)) => proposal.shown_files(self.branch.uid),
+            _ => self.state.files().clone(),
+        }
     }
 }

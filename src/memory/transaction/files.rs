@@ -14,7 +14,7 @@ use crate::journal::{FrameKind, Journal};
 use crate::lineage::ITEMS_MAX;
 use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::settings::Settings;
-use crate::memory::catalog::{Branch, BranchId, Catalog, OrphanFile, View};
+use crate::memory::catalog::{Branch, BranchId, Catalog, OrphanFile, ResolvedView, View};
 use crate::memory::command::log_record::COMMAND_BYTES;
 use crate::memory::{Actor, BranchEvent, Error, Kind, Memory};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
@@ -163,6 +163,10 @@ impl<'a> FileOpRecord<'a> {
 impl Memory {
     /// Returns the files of a view at this moment: a value that never changes. Fails where that is not there.
     pub fn files(&self, view: &View) -> Result<Tree, Error> {
+        if let View::Proposal(..) = view {
+            let catalog = self.catalog().clone();
+            return Ok(ResolvedView::new(&catalog, view)?.shown_files(view));
+        }
         Ok(self.state(view)?.files().clone())
     }
 

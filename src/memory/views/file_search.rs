@@ -154,7 +154,7 @@ impl Memory {
     fn view_files(&self, view: &View) -> Result<Option<ViewFiles>, Error> {
         let catalog = self.catalog().clone();
         let seen = ResolvedView::new(&catalog, view)?;
-        let tree = seen.state.files().clone();
+        let tree = seen.shown_files(view);
         if tree.totals().files == 0 {
             return Ok(None);
         }

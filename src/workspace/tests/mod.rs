@@ -7,6 +7,7 @@ mod head;
 mod laws;
 mod model;
 mod nodes;
+mod offered;
 mod owners;
 mod plain;
 mod rules;

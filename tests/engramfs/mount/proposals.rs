@@ -151,6 +151,84 @@ fn a_proposal_is_shown_to_approvers_alone() {
     assert_refused(&mount, BOB, "ls main/branches/x");
 }
 
+/// Ann's branch `x`, open to all, with Bob as its approver, and with files that are hers alone.
+fn with_private_files() -> Option<Mounted> {
+    let mount = guarded("open\n")?;
+    let script = format!(
+        "cd main/branches/x; chmod 755 .; echo uid:{BOB} > config/approvers; umask 022; echo 'a page' > files/public
+        echo topsecret > files/notes; python3 -c \"import os; os.setxattr('files/notes', 'user.k', b'v')\"
+        mkdir -m 700 files/shut; echo hidden > files/shut/inner; echo beside > files/shut/beside"
+    );
+    act(&mount, ANN, &script).unwrap();
+    Some(mount)
+}
+
+/// Asks for a word in a proposal of a branch below `x`, and returns how many files are found.
+fn found(mount: &Mounted, uid: u32, (name, word): (&str, &str)) -> String {
+    let script = format!("cat main/branches/x/proposals/{name}/search/{word} | grep -c rank || true");
+    act(mount, uid, &script).unwrap().trim().to_owned()
+}
+
+/// Else whoever may fork a branch reads all of it by proposing the fork.
+#[test]
+fn a_proposal_opens_what_its_owner_changed_and_nothing_that_was_closed() {
+    let Some(mount) = with_private_files() else { return };
+    let changes = "cd main/branches/x; mkdir branches/d; cd branches/d; umask 077; echo added > files/added
+        echo changed > files/public; mv files/notes files/moved; mkdir files/mine; echo deep > files/mine/deep
+        echo propose > ctl";
+    act(&mount, DAN, changes).unwrap();
+    let proposal = "main/branches/x/proposals/d";
+    for uid in [BOB, DAN] {
+        for closed in [
+            "cat files/moved",
+            "cp files/moved /dev/null",
+            "ls files/shut",
+            "cat files/shut/inner",
+            "stat files/shut/inner",
+            "python3 -c \"import os; os.getxattr('files/moved', 'user.k')\"",
+        ] {
+            assert_refused(&mount, uid, &format!("cd {proposal}; {closed}"));
+        }
+        let open = "cat files/added files/public files/mine/deep; cd files; stat -c '%a %u' . added public mine mine/deep moved shut";
+        let shown = format!(
+            "added\nchanged\ndeep\n555 {DAN}\n444 {DAN}\n444 {DAN}\n555 {DAN}\n444 {DAN}\n600 {ANN}\n700 {ANN}\n"
+        );
+        assert_eq!(act(&mount, uid, &format!("cd {proposal}; {open}")).unwrap(), shown, "{uid}");
+        let hits = ["topsecret", "hidden", "deep"].map(|word| found(&mount, uid, ("d", word)));
+        assert_eq!(hits, ["0", "0", "1"], "{uid}");
+        let told = act(&mount, uid, &format!("cd {proposal}; cat diff plan export/records.jsonl README.md")).unwrap();
+        assert!(told.contains("files/moved") && !told.contains("files/shut"), "{told}");
+        assert!(!told.contains("topsecret"), "{told}");
+    }
+    // To whom it belongs it is as open as everywhere.
+    let read = act(&mount, ANN, &format!("cd {proposal}/files; cat moved shut/inner mine/deep")).unwrap();
+    assert_eq!(read, "topsecret\nhidden\ndeep\n");
+    assert_eq!(["topsecret", "hidden"].map(|word| found(&mount, ANN, ("d", word))), ["1", "1"]);
+    assert!(act(&mount, DAN, &format!("rm -f {proposal}/files/added")).is_err());
+    assert!(act(&mount, DAN, &format!("echo more >> {proposal}/files/public")).is_err());
+    verified(&mount);
+}
+
+/// One who proposes to themselves shows approvers no more than what they changed.
+#[test]
+fn a_closed_directory_is_opened_for_what_was_changed_in_it_alone() {
+    let Some(mount) = with_private_files() else { return };
+    let change =
+        "cd main/branches/x; mkdir branches/y; cd branches/y; echo revealed > files/shut/inner; echo propose > ctl";
+    act(&mount, ANN, change).unwrap();
+    let proposal = "main/branches/x/proposals/y";
+    let seen = act(&mount, BOB, &format!("cd {proposal}/files; ls shut; cat shut/inner; stat -c %a shut notes public"));
+    assert_eq!(seen.unwrap(), "inner\nrevealed\n555\n600\n444\n");
+    assert_refused(&mount, BOB, &format!("cat {proposal}/files/notes"));
+    for looked in ["cat", "stat"] {
+        let said = act(&mount, BOB, &format!("{looked} {proposal}/files/shut/beside")).unwrap_err();
+        assert!(said.contains("No such file"), "{said}");
+    }
+    let hits = ["revealed", "beside", "topsecret"].map(|word| found(&mount, BOB, ("y", word)));
+    assert_eq!(hits, ["1", "0", "0"]);
+    assert_eq!(act(&mount, ANN, "cat main/branches/x/branches/y/files/shut/beside").unwrap(), "beside\n");
+}
+
 #[test]
 fn a_checker_without_a_proposal_a_program_or_the_right_to_review_says_nothing() {
     let mount = Mounted::new();

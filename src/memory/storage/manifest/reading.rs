@@ -309,7 +309,7 @@ impl ManifestRow {
         }
         if let Some((frozen, reviews)) = self.proposal {
             let (frozen, reviews) = (frozen.into_checkpoint(states)?, reviews.into_iter().collect());
-            branch.proposal = Some(Arc::new(Proposal { frozen, reviews }));
+            branch.proposal = Some(Arc::new(Proposal::with_reviews(frozen, reviews)));
         }
         Ok(branch)
     }
