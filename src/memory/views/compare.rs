@@ -23,9 +23,9 @@ impl Memory {
     /// Compares two states of a branch, as lines of JSON: `kind`, `id` or `path`, `change`, and of either state what it has there.
     ///
     /// A state is a label, an entry or a time, or `/` and the path of another branch, as it is now; nothing stands for the present
-    /// one. Files carry their text where it is the caller's own, UTF-8 and at most 64 KiB. Fails as [`Memory::find_state`], and for
-    /// a branch that the viewer may not read with kind `NotFound`; code `too_many_changes` beyond 1,048,576 changes, and kind
-    /// `Quota` or `Full` where the lines need more memory than there is for the caller.
+    /// one. Files carry their text where it is the caller's own and can be read by its path, UTF-8 and at most 64 KiB. Fails as
+    /// [`Memory::find_state`], and for a branch that the viewer may not read with kind `NotFound`; code `too_many_changes` beyond
+    /// 1,048,576 changes, and kind `Quota` or `Full` where the lines need more memory than there is for the caller.
     pub fn compare(
         &self,
         who: &Actor,
@@ -34,7 +34,7 @@ impl Memory {
         viewer: Viewer<'_>,
     ) -> Result<ShownObject, Error> {
         let state = |text: Option<&str>| self.state(&self.resolve_view(branch, text, viewer)?);
-        let lines = self.changes(who, &*state(old)?, &*state(new)?)?;
+        let lines = self.changes((who, viewer), &*state(old)?, &*state(new)?)?;
         Ok(ShownObject { line: lines, content: None })
     }
 
@@ -67,7 +67,7 @@ impl Memory {
                 source(before.ok_or_else(|| Error::NotKept(wanted.to_string()))?.entry.seq)?.state
             }
         };
-        Ok(ShownObject { line: shown.line + &self.changes(who, &before, &after)?, content: None })
+        Ok(ShownObject { line: shown.line + &self.changes((who, viewer), &before, &after)?, content: None })
     }
 
     fn resolve_view(&self, branch: BranchId, text: Option<&str>, viewer: Viewer<'_>) -> Result<View, Error> {
@@ -80,14 +80,14 @@ impl Memory {
         Ok(View::Branch(other))
     }
 
-    fn changes(&self, who: &Actor, old: &BranchVersion, new: &BranchVersion) -> Result<String, Error> {
+    fn changes(&self, who: (&Actor, Viewer<'_>), old: &BranchVersion, new: &BranchVersion) -> Result<String, Error> {
         self.changes_at_most(who, old, new, CHANGES_MAX)
     }
 
     /// The same for at most `limit` records and as many paths; [`Error::TooManyChanges`] beyond that.
     fn changes_at_most(
         &self,
-        who: &Actor,
+        (who, viewer): (&Actor, Viewer<'_>),
         old: &BranchVersion,
         new: &BranchVersion,
         limit: usize,
@@ -105,17 +105,19 @@ impl Memory {
         for change in old.differences_at_most(new, limit).ok_or_else(too_many)? {
             let path = format!("files/{}", String::from_utf8_lossy(&change.path));
             let name = change_name(change.old.is_some(), change.new.is_some());
-            let before = self.file(who, old, change.old.as_ref());
-            let after = self.file(who, new, change.new.as_ref());
+            let before = self.file((who, viewer), old, change.old.as_ref());
+            let after = self.file((who, viewer), new, change.new.as_ref());
             let line = json!({ "kind": "file", "path": path, "change": name, "before": before, "after": after });
             push_line(&mut out, &mut held, &line)?;
         }
         Ok(out)
     }
 
-    fn file(&self, who: &Actor, tree: &Tree, found: Option<&InodeNode>) -> Option<Value> {
+    fn file(&self, (who, viewer): (&Actor, Viewer<'_>), tree: &Tree, found: Option<&InodeNode>) -> Option<Value> {
         let (inode, node) = found?;
-        let is_shown = (who.uid == 0 || who.uid == tree.owner(node)) && node.size() <= TEXT_BYTES_MAX;
+        let is_own = who.uid == 0 || who.uid == tree.owner(node);
+        // A fork gives its owner files also below directories that stay closed to them.
+        let is_shown = is_own && node.size() <= TEXT_BYTES_MAX && viewer.may_read_file(tree, *inode);
         let read = || tree.read(*inode, 0, node.size() as usize, self.packs()).ok();
         let text = is_shown.then(read).flatten().and_then(|bytes| String::from_utf8(bytes).ok());
         let hash = node.hash().map(|hash| hash.to_string());
@@ -151,6 +153,7 @@ fn push_line(out: &mut String, held: &mut Reservation, line: &Value) -> Result<(
 mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
+    use crate::file_index::Credentials;
     use crate::memory::{Environment, FILES_ROOT, FileName, FileOp, Kind, NewInode, OpenMode, RecordEdit, RecordInput};
 
     #[test]
@@ -171,10 +174,37 @@ mod tests {
             let op = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 7, gid: 7 };
             memory.edit(&who, main, op).unwrap();
         }
+        let who = (&who, Viewer::UNRESTRICTED);
         for (old, new) in [(&empty, &records), (&records, &state())] {
-            assert_eq!(memory.changes_at_most(&who, old, new, 3).unwrap().lines().count(), 3);
-            let error = memory.changes_at_most(&who, old, new, 2).unwrap_err();
+            assert_eq!(memory.changes_at_most(who, old, new, 3).unwrap().lines().count(), 3);
+            let error = memory.changes_at_most(who, old, new, 2).unwrap_err();
             assert_eq!((error.kind(), error.code()), (Kind::Invalid, "too_many_changes"));
         }
+    }
+
+    #[test]
+    fn a_comparison_shows_no_text_below_a_directory_that_is_closed_to_its_reader() {
+        let who = Actor { uid: 7, gid: 7, name: "ann".into() };
+        let environment = Environment::real(who.clone());
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        let make = |parent, text: &str, make, (uid, mode)| {
+            let name = FileName::new(text.as_bytes()).unwrap();
+            memory.edit(&who, main, FileOp::Create { parent, name, make, mode, uid, gid: uid }).unwrap().inode
+        };
+        let before = memory.state(&View::Branch(main)).unwrap();
+        for (name, owner) in [("open", 7), ("shut", 8)] {
+            let directory = make(FILES_ROOT, name, NewInode::Directory, (owner, 0o700));
+            make(directory, "file", NewInode::File, (7, 0o644));
+        }
+        let reader = Credentials { uid: 7, groups: vec![7], knows_all_groups: true };
+        let viewer = Viewer { reader: Some(&reader), ..Viewer::UNRESTRICTED };
+        let after = memory.state(&View::Branch(main)).unwrap();
+        let lines = memory.changes((&who, viewer), &before, &after).unwrap();
+        let text = |path: &str| {
+            let mut lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            lines.find(|line| line["path"] == path).unwrap()["after"]["text"].clone()
+        };
+        assert_eq!((text("files/open/file"), text("files/shut/file")), (Value::from(""), Value::Null));
     }
 }

@@ -102,7 +102,7 @@ impl Viewer<'_> {
     pub const UNRESTRICTED: Viewer<'static> = Viewer { may_read: &|_| true, reader: None, bytes_max: u64::MAX };
 
     /// Tells whether a file of a tree may be shown.
-    fn may_read_file(&self, tree: &Tree, inode: u64) -> bool {
+    pub(super) fn may_read_file(&self, tree: &Tree, inode: u64) -> bool {
         self.reader.is_none_or(|reader| reader.reaches(tree, inode))
     }
 
