@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::failure::CommandError;
-use crate::memory::{Error, RecordEdit, RecordInput, check_record_id};
+use crate::memory::{Error, RecordEdit, RecordInput, RecordPatch, check_record_id};
 
 pub use fields::FieldMap;
 pub use fvecs::write_fvecs;
@@ -113,8 +113,9 @@ impl InputRow {
             InputRow::Line { bytes, .. } => Ok(RecordEdit::parse_line(&bytes, number, fresh_id)?),
             InputRow::Vector { id, vector } => {
                 check_record_id(&id)?;
-                let input = RecordInput::from_vector(vector)?;
-                Ok(Some(RecordEdit::Put { id: id.into(), input }))
+                let vector = Some(RecordInput::from_vector(vector)?.vector);
+                let patch = RecordPatch { vector, ..RecordPatch::default() };
+                Ok(Some(RecordEdit::Correct { id: id.into(), patch, line: 0 }))
             }
         }
     }
@@ -246,6 +247,16 @@ mod tests {
         assert_eq!(value["id"], "a\"b");
         let back: Vec<f32> = serde_json::from_value(value["vector"].clone()).unwrap();
         assert_eq!(back, vector);
+    }
+
+    #[test]
+    fn a_row_of_numbers_sets_the_vector_and_leaves_the_rest() {
+        let row = || InputRow::Vector { id: "a".into(), vector: vec![1.5] };
+        let (line, fresh_id) = (row().into_line(), || "unused".into());
+        let in_a_mount = RecordEdit::parse_line(line.trim_ascii_end(), 0, &fresh_id).unwrap();
+        let edit = row().into_edit(1, &fresh_id).unwrap();
+        assert!(matches!(&edit, Some(RecordEdit::Correct { patch, .. }) if patch.text.is_none() && !patch.replaces));
+        assert_eq!(format!("{edit:?}"), format!("{in_a_mount:?}"));
     }
 
     #[test]
