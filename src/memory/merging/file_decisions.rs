@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::lineage::{Decision, LostPart, Side};
 use crate::memory::command::merge_kind::MergeKind;
-use crate::merge::files::{FileDecision, FilePlan, Loser};
+use crate::merge::files::{FileDecision, FilePlan, GuardScope, Loser, ReaderGuard};
 
 /// Turns a side of the plan of files into the one that users know, and back: a pull is planned with the sides swapped.
 pub fn swap_in_pull(side: Side, merge: MergeKind) -> Side {
@@ -14,6 +14,16 @@ pub fn swap_in_pull(side: Side, merge: MergeKind) -> Side {
         (Side::Parent, MergeKind::Pull) => Side::Child,
         (side, _) => side,
     }
+}
+
+/// Returns to whom a merge of a branch may open nothing that was closed to them: the owner of that branch.
+pub fn reader_guard(uid: u32, merge: MergeKind) -> Option<ReaderGuard> {
+    let scope = match merge {
+        MergeKind::Merge | MergeKind::Promote => GuardScope::Plan,
+        MergeKind::Pull => GuardScope::Files,
+        MergeKind::Revert(_) => GuardScope::EarlierFiles,
+    };
+    Some(ReaderGuard { uid, scope })
 }
 
 /// Returns what a path is called in decisions and results: with `files/` in front, and U+FFFD for what is not UTF-8.
@@ -38,17 +48,23 @@ const LOST_BYTES_MAX: usize = 1000;
 /// why it did not merge by its kind.
 pub fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
     let mut parts: HashMap<&[u8], Vec<LostPart>> = HashMap::new();
+    let mut closed_parts: HashMap<&[u8], u64> = HashMap::new();
     for lost in &plan.losers {
-        if let Loser::Part { side, bytes } = &lost.what {
-            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOST_BYTES_MAX)]).into();
-            parts.entry(&lost.path).or_default().push(LostPart::new(swap_in_pull(*side, merge), text));
+        match &lost.what {
+            Loser::Part { side, bytes } => {
+                let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOST_BYTES_MAX)]).into();
+                parts.entry(&lost.path).or_default().push(LostPart::new(swap_in_pull(*side, merge), text));
+            }
+            Loser::ClosedPart(_) => *closed_parts.entry(&lost.path).or_default() += 1,
+            Loser::File(_) => {}
         }
     }
     let notes: HashMap<&[u8], Arc<str>> =
         plan.fallbacks.iter().map(|(path, note)| (&path[..], note.to_string().into())).collect();
     let with_losers = |item: &FileDecision| {
         let mut lost = parts.remove(&item.path[..]).unwrap_or_default();
-        let lost_more = lost.len().saturating_sub(LOST_MAX) as u64;
+        let closed = closed_parts.remove(&item.path[..]).unwrap_or_default();
+        let lost_more = lost.len().saturating_sub(LOST_MAX) as u64 + closed;
         lost.truncate(LOST_MAX);
         Decision { lost, lost_more, note: notes.get(&item.path[..]).cloned(), ..shown_decision(item, merge) }
     };

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::changed_paths::{changed_paths, first_items};
-use super::file_decisions::{file_decisions, file_id, shown_decision, swap_in_pull};
+use super::file_decisions::{file_decisions, file_id, reader_guard, shown_decision, swap_in_pull};
 use super::integration::Integration;
 use super::merge_budget::{MergeBudget, PlanError};
 use super::merge_result::conflicts_error;
@@ -173,6 +173,7 @@ impl<'a> MergeSides<'a> {
             paths_max: merge_budget.changes_max,
             time: self.context.time,
             new_owner: Some(NewOwner::for_transfer(self.child.uid, self.parent.uid, pulls)),
+            guard: reader_guard(self.child.uid, merge),
             writes: matches!(merge, MergeKind::Merge | MergeKind::Promote),
         };
         // A file that has another inode number in the receiver is looked for in all that differs between base and receiver.
@@ -196,6 +197,7 @@ impl<'a> MergeSides<'a> {
         let all = Rules::parse("** whole").unwrap_or_default();
         let how = FileMerge {
             new_owner: Some(NewOwner::for_transfer(self.child.uid, self.parent.uid, true)),
+            guard: reader_guard(self.child.uid, MergeKind::Pull),
             ..FileMerge::fast_forward(&all, self.context.packs, merge_budget.changes_max, self.context.time)
         };
         let trees = MergeTrees { base: own, child: merged.files(), parent: own };

@@ -16,7 +16,7 @@ use crate::memory::command::merge_outcome::BaseOutcome;
 use crate::memory::storage::trees::tree_error;
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::merge::Action;
-use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files};
+use crate::merge::files::{FileMerge, GuardScope, MergeTrees, ReaderGuard, Rules, plan_files};
 use crate::workspace::Tree;
 
 /// Returns a branch as it was before some entries, with what it was behind them as its base. [`Error::NotKept`] where
@@ -66,7 +66,10 @@ pub(super) fn base_before(
     }
     let mut base = with_records_restored(&branch.base, &before, &after, limit)?;
     let all = Rules::parse("** whole").unwrap_or_default();
-    let how = FileMerge::fast_forward(&all, context.packs, limit, context.time);
+    let how = FileMerge {
+        guard: Some(ReaderGuard { uid: branch.uid, scope: GuardScope::EarlierFiles }),
+        ..FileMerge::fast_forward(&all, context.packs, limit, context.time)
+    };
     let trees = MergeTrees { base: after.files(), child: before.files(), parent: branch.base.files() };
     let (tree, patch) = plan_files(trees, &how)?.without_removed(context.time, context.packs)?;
     base.set_files(tree);

@@ -14,7 +14,7 @@ use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::storage::trees::tree_error;
 use crate::memory::{Error, MergeError};
-use crate::merge::files::{FileMerge, MergeTrees, Rules, plan_files, unit_paths};
+use crate::merge::files::{FileMerge, GuardScope, MergeTrees, ReaderGuard, Rules, plan_files, unit_paths};
 use crate::object::{CodecError, Reader, Time, Writer};
 use crate::workspace::{Tree, TreePatch};
 
@@ -281,7 +281,10 @@ fn restore_files(
         }
     }
     let rules = Rules::parse(&rules_for_paths(&text)).map_err(|_| bad())?;
-    let how = FileMerge::fast_forward(&rules, context.packs, limit, context.time);
+    let how = FileMerge {
+        guard: Some(ReaderGuard { uid: branch.uid, scope: GuardScope::EarlierFiles }),
+        ..FileMerge::fast_forward(&rules, context.packs, limit, context.time)
+    };
     // With its own tree as the base there are no conflicts: whatever differs is taken from the wanted tree.
     let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, u64), PlanError> {
         let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::node_change::{NewBody, NodeChange};
 use super::node_map::NodeId;
 use super::resolver::Resolver;
-use super::{FileMerge, Loser, NewOwner, Side};
+use super::{FileMerge, GuardScope, Loser, NewOwner, ReaderGuard, Side};
 use crate::object::Time;
 use crate::workspace::{
     Attrs, FileKind, FileName, FileNode, FileOp, NewInode, ROOT, RenameMode, Tree, TreeChange, TreeError, TreePatch,
@@ -28,6 +28,8 @@ pub(super) struct TreeEditor<'a, 'b> {
     time: Time,
     /// Who owns what is made; nothing where that stays as it is.
     new_owner: Option<NewOwner>,
+    /// To whom no file may be opened that was closed to them; nobody where they do not get the result.
+    pub guard: Option<ReaderGuard>,
     /// Inodes in the result of what the child alone has.
     grafted: HashMap<NodeId, u64>,
     /// Where what moves waits: the directory, and the name of each.
@@ -56,6 +58,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             patch,
             time: how.time,
             new_owner: how.new_owner,
+            guard: how.guard.filter(|guard| guard.scope != GuardScope::Plan),
             grafted,
             staging_directory: None,
             staged_names,
@@ -90,7 +93,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         self.tree.node(inode).is_ok_and(|node| node.kind() == FileKind::Directory)
     }
 
-    fn apply(&mut self, op: FileOp<'static>) -> Result<u64, TreeError> {
+    /// Makes an operation and records it; returns the inode that it is about.
+    pub(super) fn apply(&mut self, op: FileOp<'static>) -> Result<u64, TreeError> {
         self.make_change(TreeChange::Op(op))
     }
 
@@ -212,7 +216,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     }
 
     /// Makes the child's file in the result. Of a directory: without what is in it.
-    fn graft(&mut self, id: NodeId, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
+    pub(super) fn graft(&mut self, id: NodeId, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
         let Some(node) = self.child_node(id) else { return Ok(None) };
         let Some(from) = self.resolver.trees.child_inode(id) else { return Ok(None) };
         let inode = self.make_change(TreeChange::Graft { from, parent, name: name.clone() })?;
@@ -227,7 +231,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(Some(inode))
     }
 
-    fn child_node(&self, id: NodeId) -> Option<Arc<FileNode>> {
+    /// Returns a file as the child has it; none where it is not there.
+    pub(super) fn child_node(&self, id: NodeId) -> Option<Arc<FileNode>> {
         self.resolver.trees.child.node(self.resolver.trees.child_inode(id)?).ok().cloned()
     }
 
@@ -329,12 +334,16 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
 
     /// Gives a file that the parent has its new content and attributes.
     fn change(&mut self, change: &NodeChange) -> Result<(), TreeError> {
-        let Some(inode) = self.inode(change.id) else { return Ok(()) };
-        let before = self.tree.node(inode)?.clone();
+        let Some(replaced) = self.inode(change.id) else { return Ok(()) };
+        let before = self.tree.node(replaced)?.clone();
         // A change may amount to nothing; such a file is not counted among those that changed.
         let before_hash = before.hash();
+        let closed = self.closed_source(change);
+        let inode = if closed.is_some() { self.renew(change, replaced)? } else { replaced };
         match &change.body {
             NewBody::Keep => {}
+            // It came with the new file.
+            NewBody::Child if inode != replaced => {}
             NewBody::Child => {
                 let from = self.resolver.trees.child_inode(change.id);
                 from.map_or(Ok(0), |from| self.make_change(TreeChange::Replace { from, inode }))?;
@@ -347,10 +356,14 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         let own = || before.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
         match (&change.xattrs, &change.body) {
             (Some(wanted), _) => self.set_xattrs(inode, wanted)?,
-            // The child's body came with the child's attributes, of which the merge takes none: the file's own are put
-            // back.
-            (None, NewBody::Child) => self.set_xattrs(inode, &own())?,
-            (None, _) => {}
+            // The child's body, or a new file, came with the child's attributes, of which the merge takes none: the file's
+            // own are put back.
+            (None, NewBody::Child | NewBody::Merged(_)) => self.set_xattrs(inode, &own())?,
+            (None, NewBody::Keep) => {}
+        }
+        match &closed {
+            Some(source) => self.take_protection(change, inode, source)?,
+            None => self.give_back(change, inode, &before)?,
         }
         if self.tree.node(inode)?.hash() != before_hash {
             self.files.insert(change.id);

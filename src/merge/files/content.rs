@@ -94,6 +94,8 @@ pub enum Loser {
         /// The line without its line end, or the entry's JSON text as it stood in the file.
         bytes: Vec<u8>,
     },
+    /// A line or an entry of a side's file that is closed to who reads of it: it counts, and is not told.
+    ClosedPart(Side),
 }
 
 /// Says why a file was merged as `whole` and not by its kind: each kind has its own reasons, in words that plans show.

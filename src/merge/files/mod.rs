@@ -10,6 +10,8 @@ mod node_change;
 mod node_map;
 mod one_sided;
 mod plan;
+mod protect;
+mod reader_guard;
 mod resolver;
 mod rule;
 mod rules;
@@ -19,6 +21,8 @@ mod unit_merge;
 mod unit_paths;
 mod unit_use;
 
+#[cfg(test)]
+mod protect_tests;
 #[cfg(test)]
 mod test_files;
 #[cfg(test)]
@@ -37,6 +41,7 @@ pub use new_owner::NewOwner;
 pub use node_change::{FileDecision, same_body};
 pub use node_map::MergeTrees;
 pub use plan::{FileMerge, FilePlan, plan_files};
+pub use reader_guard::{GuardScope, ReaderGuard};
 pub use resolver::FileLoser;
 pub use rule::{Principal, Rule};
 pub use rules::{DEFAULT_RULES, RuleError, Rules};

@@ -9,8 +9,8 @@ use super::one_sided::OneSidedFinder;
 use super::resolver::Resolver;
 use super::unit_merge::{MemberRelevance, UnitOutcome, UnitPlan, UnitPlanner};
 use super::{
-    ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeAll, MergeTrees, NewOwner, Rules, Side,
-    Strategy, UnitConflict,
+    ContentMerger, Fallback, FileDecision, FileLoser, MERGED_BYTES_MAX, MergeAll, MergeTrees, NewOwner, ReaderGuard,
+    Rules, Side, Strategy, UnitConflict,
 };
 use crate::object::{Context, Hash, Hasher, Time};
 use crate::workspace::{FileOp, Packs, Tree, TreeChange, TreeDifference, TreeError, TreePatch};
@@ -88,6 +88,8 @@ pub struct FileMerge<'a> {
     pub time: Time,
     /// Who owns what the child added; nothing where it keeps its owner.
     pub new_owner: Option<NewOwner>,
+    /// To whom nothing may be opened that was closed to them; nobody where who asks may read all.
+    pub guard: Option<ReaderGuard>,
     /// Whether contents that the child gives count as written at that time.
     pub writes: bool,
 }
@@ -104,6 +106,7 @@ impl<'a> FileMerge<'a> {
             paths_max,
             time,
             new_owner: None,
+            guard: None,
             writes: false,
         }
     }
@@ -144,6 +147,7 @@ pub(super) fn plan_by(
         resolved,
         packs,
         merger,
+        guard: how.guard,
         bytes_left: MERGED_BYTES_MAX,
         both_changed,
         losers,
@@ -170,6 +174,7 @@ pub(super) fn plan_by(
         changes.extend(resolver.decide(&item)?);
     }
     let mut builder = TreeEditor::new(&mut resolver, how);
+    builder.keep_closed(&mut changes);
     builder.build(&changes)?;
     // Only the built tree shows whether each unit that was taken arrived whole: another file may have got the name of a
     // member.

@@ -8,8 +8,8 @@ use super::content::{other_side, whole};
 use super::node_change::{FileDecision, MergeItem, NewBody, NodeChange, NodeVersion, same_body};
 use super::node_map::{NodeId, NodeMap, places};
 use super::{
-    CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, Contents, Fallback, Loser, MergedContent, Rules, Side,
-    Strategy, merge_contents,
+    CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, Contents, Fallback, Loser, MergedContent, ReaderGuard,
+    Rules, Side, Strategy, merge_contents,
 };
 use crate::object::{Hash, Time};
 use crate::workspace::{FileKind as NodeKind, FileNode, Packs, ROOT, Tree, TreeError};
@@ -37,6 +37,8 @@ pub(super) struct Resolver<'a> {
     pub packs: &'a dyn Packs,
     /// Merges contents that both sides changed, or remembers how they merged before.
     pub merger: &'a dyn ContentMerger,
+    /// To whom no line is told of a file that is closed to them; nobody where who asks may read all.
+    pub guard: Option<ReaderGuard>,
     /// Bytes of contents that may still be merged by their kind; beyond that files are `whole`.
     pub bytes_left: u64,
     /// What both sides changed, in the order in which it was met.
@@ -202,13 +204,31 @@ impl<'a> Resolver<'a> {
         let path = item.path().unwrap_or_default();
         let merged = self.contents(path, base, child, parent, policy.strategy)?;
         policy.note(merged.decision);
-        self.losers.extend(merged.losers.into_iter().map(|what| FileLoser { path: path.to_vec(), what }));
+        let losers = self.without_closed_lines(item, merged.losers);
+        self.losers.extend(losers.into_iter().map(|what| FileLoser { path: path.to_vec(), what }));
         self.fallbacks.extend(merged.fallback.map(|fallback| (path.to_vec(), fallback)));
         Ok(match merged.choice {
             ContentChoice::Parent => NewBody::Keep,
             ContentChoice::Child => NewBody::Child,
             ContentChoice::Merged(bytes) => NewBody::Merged(bytes),
         })
+    }
+
+    /// Returns the losers without the lines of a file that is closed to the reader, of which only the number is told.
+    fn without_closed_lines(&self, item: &MergeItem, losers: Vec<Loser>) -> Vec<Loser> {
+        let Some(guard) = self.guard else { return losers };
+        let is_closed = |side: Side| {
+            let (tree, seen) = match side {
+                Side::Parent => (self.trees.parent, &item.parent),
+                Side::Child | Side::Both => (self.trees.child, &item.child),
+            };
+            seen.as_ref().is_some_and(|seen| guard.shuts_out(tree, &seen.node))
+        };
+        let without_line = |loser: Loser| match loser {
+            Loser::Part { side, .. } if is_closed(side) => Loser::ClosedPart(side),
+            loser => loser,
+        };
+        losers.into_iter().map(without_line).collect()
     }
 
     /// Merges two different contents; only kinds that look into them make it read them.
@@ -299,6 +319,7 @@ mod tests {
                 resolved: &|_| None,
                 packs: &NoPacks,
                 merger: &MergeAll,
+                guard: None,
                 bytes_left,
                 both_changed,
                 losers,

@@ -21,6 +21,11 @@ impl TestFiles {
         TestFiles { tree: Tree::default(), time: 0 }
     }
 
+    /// Takes a tree that a merge made, at no time later than any change of it.
+    pub(super) fn from_tree(tree: &Tree) -> TestFiles {
+        TestFiles { tree: tree.clone(), time: 2_000_000 }
+    }
+
     /// A fork whose changes are later by so much than those of another.
     pub(super) fn later(&self, by: i64) -> TestFiles {
         TestFiles { tree: self.tree.clone(), time: self.time + by }

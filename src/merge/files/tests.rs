@@ -188,7 +188,7 @@ fn a_union_holds_what_both_added_and_merging_it_again_changes_nothing() {
 fn part(loser: &super::Loser) -> &[u8] {
     match loser {
         super::Loser::Part { bytes, .. } => bytes,
-        super::Loser::File(_) => b"",
+        super::Loser::File(_) | super::Loser::ClosedPart(_) => b"",
     }
 }
 

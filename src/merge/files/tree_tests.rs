@@ -29,6 +29,7 @@ pub(super) fn plan_by(
         paths_max: usize::MAX,
         time,
         new_owner: None,
+        guard: None,
         writes: true,
     };
     let plan = plan_files(trees, &how).unwrap();

@@ -163,6 +163,81 @@ fn what_a_merge_adds_belongs_to_the_receiving_branchs_owner_and_the_rest_stays()
     assert_eq!(owners(&mount, "main/files", ["last", "late", "hidden", "made/new"]), [0; 4]);
 }
 
+/// Owners and permission bits of some files below a folder.
+fn protection<const N: usize>(mount: &Mounted, folder: &str, names: [&str; N]) -> [(u32, u32); N] {
+    names.map(|name| {
+        let found = fs::symlink_metadata(mount.at(&format!("{folder}/{name}"))).unwrap();
+        (found.uid(), found.mode() & 0o7777)
+    })
+}
+
+#[test]
+fn a_pull_opens_no_file_that_the_parent_has_closed() {
+    let Some(mount) = shared() else { return };
+    let names = ["private", "a.jsonl", "open"];
+    mount.sh("cd main/files; umask 022; echo one > private; : > a.jsonl; chmod 600 private a.jsonl; echo known > open");
+    act(
+        &mount,
+        1001,
+        "umask 022; mkdir main/branches/ann; cd main/branches/ann/files; rm -f private; echo mine > private",
+    )
+    .unwrap();
+    mount.sh("cd main/files; echo secret > private; chmod 600 open; echo secret > open");
+    mount.sh(r#"cd main/files; printf '{"event_id":1,"v":"secret"}\n{"event_id":2}\n' > a.jsonl"#);
+    // Later than the parent's, whose line loses.
+    act(&mount, 1001, r#"umask 022; cd main/branches/ann/files; rm -f a.jsonl; echo '{"event_id":1}' > a.jsonl"#)
+        .unwrap();
+    let told = act(&mount, 1001, "cd main/branches/ann; echo 'merge --dry-run' > ctl; cat ctl conflicts").unwrap();
+    assert!(told.contains("\"lost_more\":1") && !told.contains("secret"), "{told}");
+    let (ann, before) = ("main/branches/ann/files", [(1001, 0o644); 3]);
+    assert_eq!(protection(&mount, ann, names), before);
+    let held = "cd main/branches/ann; exec 3<files/private; echo pull > ctl; cat <&3";
+    assert_eq!(act(&mount, 1001, held).unwrap(), "mine\n", "a handle goes on to show what it was opened for");
+    let closed = |mount: &Mounted| {
+        assert_eq!(protection(mount, ann, names), [(0, 0o600); 3]);
+        for name in names {
+            assert_refused(mount, 1001, &format!("cat {ann}/{name}"));
+            assert_refused(mount, 1001, &format!("chmod 644 {ann}/{name}"));
+        }
+        mount.sh(&format!("grep -q secret {ann}/private && grep -q secret {ann}/open && grep -q 2 {ann}/a.jsonl"));
+        let told = act(mount, 1001, "cat main/branches/ann/lineage main/branches/ann/events.jsonl").unwrap();
+        assert!(!told.contains("secret"), "{told}");
+    };
+    closed(&mount);
+    // What it took away comes back, and is closed again.
+    let own = act(&mount, 1001, "cd main/branches/ann; echo undo > ctl; cd files; cat private open; echo 2 >> private");
+    assert_eq!(own.unwrap(), "mine\nknown\n");
+    assert_eq!(protection(&mount, ann, names), before);
+    act(&mount, 1001, "cd main/branches/ann; echo undo > ctl; echo pull > ctl").unwrap();
+    closed(&mount);
+    let mount = mount.again(&["--allow-other"]);
+    closed(&mount);
+    let mount = sealed(mount);
+    closed(&mount);
+    mount.ctl("main/branches/ann", "merge").unwrap();
+    assert_eq!(protection(&mount, "main/files", names), [(0, 0o600); 3]);
+    mount.sh("cd main/files; test $(cat private) = secret && grep -q 2 a.jsonl");
+}
+
+#[test]
+fn an_earlier_state_opens_no_file_that_was_closed_in_it() {
+    let Some(mount) = shared() else { return };
+    mount.sh("echo secret > main/files/private; chmod 600 main/files/private");
+    for (name, back) in [("ann", "rollback v1 -- files/private"), ("bea", "undo")] {
+        let branch = format!("main/branches/{name}");
+        act(
+            &mount,
+            1001,
+            &format!("mkdir {branch} {branch}/checkpoints/v1; cd {branch}/files; rm -f private; echo mine > private"),
+        )
+        .unwrap();
+        act(&mount, 1001, &format!("echo {back} > {branch}/ctl")).unwrap();
+        assert_eq!(protection(&mount, &format!("{branch}/files"), ["private"]), [(0, 0o600)], "{back}");
+        assert_refused(&mount, 1001, &format!("cat {branch}/files/private"));
+        mount.sh(&format!("grep -q secret {branch}/files/private"));
+    }
+}
+
 #[test]
 fn inherited_rules_bind_no_writer_of_a_fork_until_it_writes_its_own() {
     let Some(mount) = shared() else { return };

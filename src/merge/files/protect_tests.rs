@@ -1,0 +1,196 @@
+//! What a merge of trees keeps closed to the owner of the branch that receives.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use super::test_files::TestFiles;
+use super::{
+    FileMerge, FilePlan, GuardScope, Loser, MergeAll, MergeTrees, NewOwner, ReaderGuard, Rules, Side, Strategy,
+    plan_files,
+};
+use crate::object::Time;
+use crate::workspace::{Attrs, FileOp, NoPacks, Tree};
+
+/// The owner of the branch that receives.
+const ANN: u32 = 1000;
+
+/// Gives a file to a user, with a mode.
+fn set(files: &mut TestFiles, path: &str, uid: u32, mode: u32) {
+    let inode = files.tree.resolve(path.as_bytes()).unwrap();
+    let attrs = Attrs { mode: Some(mode), uid: Some(uid), gid: Some(uid), ..Attrs::default() };
+    files.apply(FileOp::SetAttr { inode, attrs }).unwrap();
+}
+
+fn write(files: &mut TestFiles, path: &str, text: &str, uid: u32, mode: u32) {
+    files.write(path, text);
+    set(files, path, uid, mode);
+}
+
+/// Merges what a side gives into Ann's files, and checks that the log holds it.
+fn merged(base: &TestFiles, giver: &TestFiles, own: &TestFiles, strategy: Strategy, scope: GuardScope) -> FilePlan {
+    let trees = MergeTrees { base: &base.tree, child: &giver.tree, parent: &own.tree };
+    let rules = Rules::parse("*.log union id\n** text").unwrap();
+    let time = Time(1_000_000);
+    let how = FileMerge {
+        rules: &rules,
+        strategy,
+        resolved: &|_| None,
+        packs: &NoPacks,
+        merger: &MergeAll,
+        paths_max: usize::MAX,
+        time,
+        new_owner: (scope == GuardScope::Files).then(|| NewOwner::for_transfer(ANN, 0, true)),
+        guard: Some(ReaderGuard { uid: ANN, scope }),
+        writes: false,
+    };
+    let plan = plan_files(trees, &how).unwrap();
+    let replayed = own.tree.apply_patch(&plan.patch, &giver.tree, time, &NoPacks).unwrap();
+    assert_eq!(replayed.hash(), plan.tree.hash());
+    assert!(replayed.inodes().eq(plan.tree.inodes()));
+    for inode in replayed.inodes() {
+        let [one, other] = [&replayed, &plan.tree].map(|tree| {
+            let node = tree.node(inode).unwrap();
+            (tree.owner(node), node.gid, node.mode)
+        });
+        assert_eq!(one, other, "owners are replayed, too");
+    }
+    plan
+}
+
+/// Owner, group, mode and text of a file.
+fn file(tree: &Tree, path: &str) -> (u32, u32, u32, String) {
+    let node = tree.node(tree.resolve(path.as_bytes()).unwrap()).unwrap();
+    let text = node.read(0, 1 << 20, &NoPacks).unwrap();
+    (tree.owner(node), node.gid, node.mode, String::from_utf8(text).unwrap())
+}
+
+/// `private` of root, which Ann replaced by her own.
+fn replaced_by_anns(path: &str, text: &str) -> [TestFiles; 2] {
+    let mut base = TestFiles::new();
+    write(&mut base, path, "", 0, 0o600);
+    let mut own = base.later(100);
+    own.rm(path);
+    write(&mut own, path, text, ANN, 0o644);
+    [base, own]
+}
+
+#[test]
+fn content_that_is_closed_comes_with_its_owner_group_and_mode() {
+    let [base, own] = replaced_by_anns("a", "ann's\n");
+    let mut giver = base.later(200);
+    write(&mut giver, "a", "secret\n", 0, 0o600);
+    let plan = merged(&base, &giver, &own, Strategy::ChildWins, GuardScope::Files);
+    assert_eq!(file(&plan.tree, "a"), (0, 0, 0o600, "secret\n".into()));
+    // A handle on Ann's file goes on to show that.
+    let old = own.tree.resolve(b"a").unwrap();
+    assert_eq!(plan.removed, [old]);
+    assert_eq!(plan.tree.node(old).unwrap().read(0, 100, &NoPacks).unwrap(), b"ann's\n");
+    assert_eq!(plan.conflicts().map(|conflict| conflict.decision).collect::<Vec<_>>(), [Some(Side::Child)]);
+    let kept = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+    assert_eq!(file(&kept.tree, "a"), (ANN, ANN, 0o644, "ann's\n".into()), "nothing of it came");
+    // Merged again it changes nothing, and back it takes nothing from root.
+    let again = merged(&giver, &giver, &TestFiles::from_tree(&plan.tree), Strategy::ChildWins, GuardScope::Files);
+    assert!(again.patch.changes.is_empty());
+    let back = merged(&giver, &TestFiles::from_tree(&plan.tree), &giver, Strategy::ChildWins, GuardScope::Plan);
+    assert!(back.patch.changes.is_empty());
+}
+
+#[test]
+fn a_part_of_a_closed_file_closes_what_it_comes_into() {
+    for (mode, expected) in [(0o600, 0o600), (0o640, 0o640), (0o4711, 0o711)] {
+        let [base, own] = replaced_by_anns("a.log", "{\"id\":1}\n");
+        let mut giver = base.later(200);
+        write(&mut giver, "a.log", "{\"id\":2}\n", 0, mode);
+        let plan = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+        let text = "{\"id\":1}\n{\"id\":2}\n";
+        assert_eq!(file(&plan.tree, "a.log"), (0, 0, expected, text.into()), "{mode:o}");
+        assert_ne!(plan.tree.resolve(b"a.log").unwrap(), own.tree.resolve(b"a.log").unwrap());
+    }
+    // An attribute is a part of it, too.
+    let [mut base, _] = replaced_by_anns("a", "");
+    set(&mut base, "a", ANN, 0o644);
+    let (own, mut giver) = (base.later(100), base.later(200));
+    giver.tag("a", "user.note", "secret");
+    set(&mut giver, "a", 0, 0o600);
+    let plan = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+    assert_eq!(file(&plan.tree, "a"), (0, 0, 0o600, String::new()));
+}
+
+#[test]
+fn what_anybody_could_read_or_is_anns_changes_no_owner() {
+    for (uid, mode) in [(0, 0o644), (ANN, 0o600), (ANN, 0o644)] {
+        let [base, own] = replaced_by_anns("a", "ann's\n");
+        let mut giver = base.later(200);
+        write(&mut giver, "a", "told\n", uid, mode);
+        let plan = merged(&base, &giver, &own, Strategy::ChildWins, GuardScope::Files);
+        assert_eq!(file(&plan.tree, "a").0, ANN, "{uid} {mode:o}");
+        assert_eq!(plan.tree.resolve(b"a").unwrap(), own.tree.resolve(b"a").unwrap(), "it is the same file");
+    }
+}
+
+#[test]
+fn a_file_that_was_open_at_the_fork_is_closed_with_its_next_content() {
+    let mut base = TestFiles::new();
+    base.write("a", "known\n");
+    base.link("a", "b");
+    set(&mut base, "a", 0, 0o644);
+    let mut own = base.later(100);
+    own.tree.transfer_owner(0, ANN);
+    let mut giver = base.later(200);
+    set(&mut giver, "a", 0, 0o600);
+    let closed = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+    assert_eq!(file(&closed.tree, "a").0, ANN, "a mode alone brings nothing");
+    giver.write("a", "secret\n");
+    let plan = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+    for path in ["a", "b"] {
+        assert_eq!(file(&plan.tree, path), (0, 0, 0o600, "secret\n".into()), "{path}");
+    }
+    assert_eq!(plan.tree.resolve(b"a").unwrap(), plan.tree.resolve(b"b").unwrap(), "hard links stay hard links");
+    // From then on root's file changes in its place.
+    let mut later = giver.later(300);
+    later.write("a", "more\n");
+    let own = TestFiles::from_tree(&plan.tree);
+    let next = merged(&giver, &later, &own, Strategy::ParentWins, GuardScope::Files);
+    assert_eq!(file(&next.tree, "b"), (0, 0, 0o600, "more\n".into()));
+    assert_eq!(next.tree.resolve(b"b").unwrap(), plan.tree.resolve(b"b").unwrap());
+}
+
+#[test]
+fn lines_of_a_closed_file_that_lose_are_counted_and_not_told() {
+    let [base, mut own] = replaced_by_anns("a.log", "");
+    let mut giver = base.later(50);
+    write(&mut giver, "a.log", "{\"id\":1,\"v\":\"secret\"}\n", 0, 0o600);
+    own.write("a.log", "{\"id\":1,\"v\":\"ann\"}\n");
+    for scope in [GuardScope::Plan, GuardScope::Files] {
+        let plan = merged(&base, &giver, &own, Strategy::ParentWins, scope);
+        assert_eq!(plan.losers.iter().map(|lost| &lost.what).collect::<Vec<_>>(), [&Loser::ClosedPart(Side::Child)]);
+    }
+    set(&mut giver, "a.log", 0, 0o644);
+    let told = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+    assert!(matches!(told.losers[..], [super::FileLoser { what: Loser::Part { .. }, .. }]));
+}
+
+/// A revert brings a mode of one time and leaves the content of another.
+#[test]
+fn a_mode_of_an_earlier_state_opens_no_content_that_came_later() {
+    let mut before = TestFiles::new();
+    write(&mut before, "a", "told\n", 0, 0o644);
+    let mut after = before.later(100);
+    set(&mut after, "a", 0, 0o600);
+    let mut own = after.later(100);
+    own.write("a", "secret\n");
+    let plan = merged(&after, &before, &own, Strategy::ChildWins, GuardScope::EarlierFiles);
+    assert_eq!(file(&plan.tree, "a"), (0, 0, 0o600, "secret\n".into()));
+    assert_eq!(plan.conflicts().map(|conflict| conflict.decision).collect::<Vec<_>>(), [Some(Side::Parent)]);
+    let undone = merged(&after, &before, &after, Strategy::ChildWins, GuardScope::EarlierFiles);
+    assert_eq!(file(&undone.tree, "a"), (0, 0, 0o644, "told\n".into()), "the content that the mode was for");
+}
+
+#[test]
+fn an_earlier_state_brings_no_closed_content_and_gives_back_what_was_anns() {
+    let [base, own] = replaced_by_anns("a", "ann's\n");
+    let back = merged(&own, &base, &own, Strategy::ChildWins, GuardScope::EarlierFiles);
+    assert_eq!(file(&back.tree, "a"), (0, 0, 0o600, String::new()));
+    let closed = TestFiles::from_tree(&back.tree);
+    let again = merged(&closed, &own, &closed, Strategy::ChildWins, GuardScope::EarlierFiles);
+    assert_eq!(file(&again.tree, "a"), (ANN, ANN, 0o644, "ann's\n".into()));
+}
