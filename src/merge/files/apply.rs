@@ -77,6 +77,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         changes.iter().try_for_each(|change| self.attach(change))?;
         // Contents come after names: a file that lost its last name to another one is not written any more.
         changes.iter().filter(|change| !change.is_new).try_for_each(|change| self.change(change))?;
+        self.close_places(changes)?;
+        self.settle_directories(changes)?;
         self.remove_staging_directory()?;
         // What lost its last name may have got another one since, and is no orphan then.
         self.removed.retain(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() == 0));
@@ -89,7 +91,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         inode.filter(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() > 0))
     }
 
-    fn is_directory(&self, inode: u64) -> bool {
+    /// Returns whether an inode of the result is a directory.
+    pub(super) fn is_directory(&self, inode: u64) -> bool {
         self.tree.node(inode).is_ok_and(|node| node.kind() == FileKind::Directory)
     }
 
@@ -339,7 +342,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         // A change may amount to nothing; such a file is not counted among those that changed.
         let before_hash = before.hash();
         let closed = self.closed_source(change);
-        let inode = if closed.is_some() { self.renew(change, replaced)? } else { replaced };
+        let inode = self.renew(change, replaced)?;
         match &change.body {
             NewBody::Keep => {}
             // It came with the new file.
@@ -363,6 +366,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         }
         match &closed {
             Some(source) => self.take_protection(change, inode, source)?,
+            None if inode != replaced => self.keep_protection(change, inode, &before)?,
             None => self.give_back(change, inode, &before)?,
         }
         if self.tree.node(inode)?.hash() != before_hash {

@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use super::apply::TreeEditor;
 use super::node_change::{NewBody, NodeChange, same_body, user_xattrs};
+use super::node_map::NodeId;
+use super::reader_guard::directories_upwards;
 use super::{GuardScope, Side};
 use crate::workspace::{Attrs, FileKind, FileName, FileNode, FileOp, TreeError};
 
 /// Bits with which a program runs with the rights of its owner or its group.
 const SET_ID_BITS: u32 = 0o6000;
+/// What is left of a mode that is for the owner alone; nothing runs with their rights.
+const OWNER_BITS: u32 = 0o1700;
 
 impl TreeEditor<'_, '_> {
     /// Returns the child's file where a change takes something of it and it is closed to the reader.
@@ -23,11 +27,14 @@ impl TreeEditor<'_, '_> {
     }
 
     /// Puts a copy of the child's file in the place of one that the reader may have open, so that no handle shows them the
-    /// content that comes; returns the inode to change. One that was closed to them stays the same file.
+    /// content that comes where they could not get at that; returns the inode to change. One that was closed to them stays
+    /// the same file.
     pub(super) fn renew(&mut self, change: &NodeChange, inode: u64) -> Result<u64, TreeError> {
+        let Some(guard) = self.guard.filter(|_| !matches!(change.body, NewBody::Keep)) else { return Ok(inode) };
+        let giver = self.resolver.trees.child;
+        let is_closed = |source: &FileNode| guard.shuts_out(giver, source) || guard.is_out_of_reach(giver, source);
         let node = self.tree.node(inode)?;
-        let is_closed = self.guard.is_none_or(|guard| guard.shuts_out(&self.tree, node));
-        if is_closed || matches!(change.body, NewBody::Keep) {
+        if guard.shuts_out(&self.tree, node) || self.child_node(change.id).is_none_or(|source| !is_closed(&source)) {
             return Ok(inode);
         }
         let names: Vec<(u64, FileName)> = node.names().map(|(directory, name)| (directory, name.clone())).collect();
@@ -55,6 +62,17 @@ impl TreeEditor<'_, '_> {
         self.protect(inode, self.resolver.trees.child.owner(source), source.gid, mode)
     }
 
+    /// Gives a file that took the place of another one what the merge makes of that one's owner, group and mode.
+    pub(super) fn keep_protection(
+        &mut self,
+        change: &NodeChange,
+        inode: u64,
+        before: &FileNode,
+    ) -> Result<(), TreeError> {
+        let uid = self.resolver.trees.parent.owner(before);
+        self.protect(inode, uid, before.gid, change.mode.unwrap_or(before.mode))
+    }
+
     fn protect(&mut self, inode: u64, uid: u32, gid: u32, mode: u32) -> Result<(), TreeError> {
         let node = self.tree.node(inode)?;
         if (self.tree.owner(node), node.gid, node.mode) == (uid, gid, mode) {
@@ -64,27 +82,43 @@ impl TreeEditor<'_, '_> {
         self.apply(FileOp::SetAttr { inode, attrs }).map(drop)
     }
 
-    /// Leaves out of the changes what would open to the reader a file whose content is not the one that the mode was for:
-    /// the parent has that closed, and it stays so. It is decided for the parent, and told as a conflict.
+    /// Leaves out of the changes what would open to the reader a file that the parent has closed: a mode that was for other
+    /// content, and in a revert a place outside of a closed directory. That is decided for the parent, and told as a conflict.
     pub(super) fn keep_closed(&mut self, changes: &mut [NodeChange]) {
         let Some(guard) = self.guard else { return };
-        for change in changes.iter_mut().filter(|change| !change.is_new && change.mode.is_some()) {
+        let may_open = |change: &&mut NodeChange| change.mode.is_some() || !change.add.is_empty();
+        for change in changes.iter_mut().filter(|change| !change.is_new).filter(may_open) {
             let parent = self.resolver.trees.parent;
             let inode = self.resolver.trees.parent_inode(change.id);
             let Some(own) = inode.and_then(|inode| parent.node(inode).ok()) else { continue };
-            let opens = change.mode.is_some_and(|mode| mode & !own.mode != 0);
             let is_file = own.kind() != FileKind::Directory;
-            if opens && is_file && guard.shuts_out(parent, own) && !self.is_taken_whole(change, own) {
-                change.mode = None;
-                let decision = self.resolver.item(change.id).to_decision(Some(Side::Parent));
-                self.resolver.record_decision(decision);
+            let opens = is_file && sets_more_bits(change, own) && guard.shuts_out(parent, own);
+            let is_back = !change.add.is_empty() && guard.scope == GuardScope::EarlierFiles;
+            let leaves = is_back && guard.is_out_of_reach(parent, own);
+            if !(opens || leaves) || self.is_taken_whole(change, own) {
+                continue;
             }
+            if opens {
+                change.mode = None;
+            }
+            if leaves {
+                change.add.clear();
+                change.remove.clear();
+            }
+            let decision = self.resolver.item(change.id).to_decision(Some(Side::Parent));
+            self.resolver.record_decision(decision);
         }
     }
 
-    /// Returns whether a file of the parent becomes in all that can be read of it what the child's is.
+    /// Returns whether a file of the parent becomes in all that can be read of it what the child's is; of a directory, whether it
+    /// holds the same.
     fn is_taken_whole(&self, change: &NodeChange, own: &FileNode) -> bool {
         let Some(child) = self.child_node(change.id) else { return false };
+        if own.kind() == FileKind::Directory {
+            let trees = &self.resolver.trees;
+            let child = trees.child_inode(change.id).and_then(|inode| trees.child.node_hash(inode));
+            return child == trees.parent_inode(change.id).and_then(|inode| trees.parent.node_hash(inode));
+        }
         let same_content = match change.body {
             NewBody::Keep => same_body(own, &child),
             NewBody::Child => true,
@@ -111,4 +145,96 @@ impl TreeEditor<'_, '_> {
         }
         Ok(())
     }
+
+    /// Closes the directories into which something comes that was below closed ones: the same directories get owner, group
+    /// and mode of those, and what does not lie below them is closed itself.
+    pub(super) fn close_places(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
+        let Some(guard) = self.guard else { return Ok(()) };
+        let giver = self.resolver.trees.child;
+        for change in changes {
+            let takes_part = change.xattrs.is_some() || !matches!(change.body, NewBody::Keep);
+            if !(change.is_new || takes_part || !change.add.is_empty()) {
+                continue;
+            }
+            let Some(node) = self.child_node(change.id) else { continue };
+            let closed: Vec<Vec<u64>> =
+                node.names().map(|(directory, _)| guard.closed_directories(giver, directory)).collect();
+            let Some(innermost) = closed.iter().flatten().next() else { continue };
+            let mut covers = Vec::new();
+            for directories in &closed {
+                let made = directories.iter().map(|directory| self.close_directory(*directory));
+                covers.push(made.collect::<Result<Vec<Option<u64>>, TreeError>>()?);
+            }
+            self.close_uncovered(change.id, *innermost, &covers)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a directory of the result owner, group and mode that it has in the child; returns its inode, if it is there. Where the
+    /// parent's had another mode, that is told as a conflict.
+    fn close_directory(&mut self, directory: u64) -> Result<Option<u64>, TreeError> {
+        let giver = self.resolver.trees.child;
+        let Some(id) = self.resolver.trees.id_in_child(directory) else { return Ok(None) };
+        let Some(inode) = self.inode(id).filter(|inode| self.is_directory(*inode)) else { return Ok(None) };
+        let source = giver.node(directory)?;
+        let is_other_mode = self.tree.node(inode)?.mode != source.mode;
+        self.protect(inode, giver.owner(source), source.gid, source.mode)?;
+        if is_other_mode {
+            let decision = self.resolver.item(id).to_decision(Some(Side::Child));
+            self.resolver.record_decision(decision);
+        }
+        Ok(Some(inode))
+    }
+
+    /// Closes a file where the parent has moved what it is in out of the directories that close it, which are `covers` in the
+    /// result, for each of its names in the child.
+    fn close_uncovered(&mut self, id: NodeId, innermost: u64, covers: &[Vec<Option<u64>>]) -> Result<(), TreeError> {
+        let Some(inode) = self.inode(id) else { return Ok(()) };
+        let node = self.tree.node(inode)?;
+        let is_covered = |directory: u64| {
+            let above = directories_upwards(&self.tree, directory);
+            let is_above = |cover: &Option<u64>| cover.is_some_and(|cover| above.contains(&cover));
+            covers.iter().any(|covers| covers.iter().all(is_above))
+        };
+        // Of a link anybody may read the target, whatever its mode.
+        if node.kind() == FileKind::Symlink || node.names().all(|(directory, _)| is_covered(directory)) {
+            return Ok(());
+        }
+        let (giver, mode) = (self.resolver.trees.child, node.mode & OWNER_BITS);
+        let source = giver.node(innermost)?;
+        self.protect(inode, giver.owner(source), source.gid, mode)
+    }
+
+    /// Decides on directories that are closed to the reader and get the mode of an earlier state: those that hold what they
+    /// held then are the reader's again, if they were, and others stay closed.
+    pub(super) fn settle_directories(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
+        let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::EarlierFiles) else { return Ok(()) };
+        let (child, parent) = (self.resolver.trees.child, self.resolver.trees.parent);
+        // The innermost come first: what they become counts for those above.
+        for change in changes.iter().rev().filter(|change| !change.is_new && change.mode.is_some()) {
+            let trees = &self.resolver.trees;
+            let (source, own) = (trees.child_inode(change.id), trees.parent_inode(change.id));
+            let (Some(source), Some(own)) = (source, own.and_then(|own| parent.node(own).ok())) else { continue };
+            let Some(inode) = self.inode(change.id).filter(|inode| self.is_directory(*inode)) else { continue };
+            if !guard.shuts_out(parent, own) {
+                continue;
+            }
+            let node = child.node(source)?;
+            if self.tree.node_hash(inode) == child.node_hash(source) {
+                if child.owner(node) == guard.uid {
+                    self.protect(inode, guard.uid, node.gid, node.mode)?;
+                }
+            } else if sets_more_bits(change, own) {
+                self.protect(inode, parent.owner(own), own.gid, own.mode)?;
+                let decision = self.resolver.item(change.id).to_decision(Some(Side::Parent));
+                self.resolver.record_decision(decision);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a change sets bits of the mode that are not set yet.
+fn sets_more_bits(change: &NodeChange, own: &FileNode) -> bool {
+    change.mode.is_some_and(|mode| mode & !own.mode != 0)
 }

@@ -194,3 +194,101 @@ fn an_earlier_state_brings_no_closed_content_and_gives_back_what_was_anns() {
     let again = merged(&closed, &own, &closed, Strategy::ChildWins, GuardScope::EarlierFiles);
     assert_eq!(file(&again.tree, "a"), (ANN, ANN, 0o644, "ann's\n".into()));
 }
+
+/// Owner, group and mode of a directory.
+fn directory(tree: &Tree, path: &str) -> (u32, u32, u32) {
+    let node = tree.node(tree.resolve(path.as_bytes()).unwrap()).unwrap();
+    (tree.owner(node), node.gid, node.mode)
+}
+
+#[test]
+fn what_comes_into_a_closed_folder_closes_the_one_that_is_there() {
+    let mut base = TestFiles::new();
+    base.mkdir("d");
+    set(&mut base, "d", 0, 0o700);
+    let (mut own, mut giver) = (base.later(100), base.later(200));
+    own.rmdir("d").mkdir("d").mkdir("d/in");
+    set(&mut own, "d", ANN, 0o755);
+    write(&mut own, "d/own", "ann's", ANN, 0o644);
+    let nothing = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+    assert_eq!(directory(&nothing.tree, "d"), (ANN, ANN, 0o755), "nothing came into it");
+    // Deeper, too, where both made the folder that it comes into.
+    giver.mkdir("d/in");
+    write(&mut giver, "d/in/new", "secret", 0, 0o644);
+    let plan = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+    assert_eq!(directory(&plan.tree, "d"), (0, 0, 0o700));
+    assert_eq!([file(&plan.tree, "d/in/new").3, file(&plan.tree, "d/own").3], ["secret", "ann's"]);
+    let told: Vec<_> = plan.conflicts().map(|conflict| (&conflict.path[..], conflict.decision)).collect();
+    assert_eq!(told, [(&b"d"[..], Some(Side::Child))], "the mode that Ann gave it is lost");
+    let result = TestFiles::from_tree(&plan.tree);
+    let again = merged(&giver, &giver, &result, Strategy::ChildWins, GuardScope::Files);
+    assert!(again.patch.changes.is_empty());
+    let back = merged(&giver, &result, &giver, Strategy::ChildWins, GuardScope::Plan);
+    assert_eq!(directory(&back.tree, "d"), (0, 0, 0o700));
+    assert_eq!([file(&back.tree, "d/in/new").3, file(&back.tree, "d/own").3], ["secret", "ann's"]);
+}
+
+/// As at a fork: what anybody could read is Ann's.
+fn fork(base: &TestFiles) -> TestFiles {
+    let mut own = base.later(100);
+    own.tree.transfer_owner(0, ANN);
+    own
+}
+
+#[test]
+fn a_folder_that_is_closed_after_the_fork_closes_what_changes_in_it() {
+    let mut base = TestFiles::new();
+    base.mkdir("d").write("d/a", "known");
+    set(&mut base, "d", 0, 0o755);
+    set(&mut base, "d/a", 0, 0o644);
+    let (own, mut giver) = (fork(&base), base.later(200));
+    set(&mut giver, "d", 0, 0o700);
+    giver.write("d/a", "secret");
+    let plan = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+    assert_eq!((directory(&plan.tree, "d"), plan.conflicts().count()), ((0, 0, 0o700), 0));
+    assert_eq!(file(&plan.tree, "d/a"), (ANN, 0, 0o644, "secret".into()), "as a fork would have it");
+    assert_ne!(plan.tree.resolve(b"d/a").unwrap(), own.tree.resolve(b"d/a").unwrap(), "a handle shows nothing of it");
+}
+
+#[test]
+fn what_comes_to_a_place_outside_of_its_closed_folder_is_closed_itself() {
+    let mut base = TestFiles::new();
+    base.mkdir("d").mkdir("d/in");
+    set(&mut base, "d", 0, 0o755);
+    set(&mut base, "d/in", 0, 0o755);
+    let (mut own, mut giver) = (fork(&base), base.later(200));
+    own.mv("d/in", "out");
+    set(&mut giver, "d", 0, 0o700);
+    write(&mut giver, "d/in/new", "secret", 0, 0o644);
+    let plan = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+    assert_eq!(file(&plan.tree, "out/new"), (0, 0, 0o600, "secret".into()));
+    assert_eq!(directory(&plan.tree, "out").0, ANN);
+    // Where it has another name that anybody reaches, it is no secret.
+    giver.link("d/in/new", "told");
+    let told = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+    assert_eq!(file(&told.tree, "out/new"), (ANN, 0, 0o644, "secret".into()));
+}
+
+#[test]
+fn an_earlier_mode_or_place_opens_no_closed_folder_that_holds_more_by_now() {
+    let mut before = TestFiles::new();
+    before.mkdir("d").write("d/a", "told").write("x", "told");
+    set(&mut before, "d", 0, 0o755);
+    set(&mut before, "x", ANN, 0o644);
+    let mut after = before.later(100);
+    after.mkdir("s").mv("x", "s/x");
+    set(&mut after, "s", 0, 0o700);
+    set(&mut after, "d", 0, 0o700);
+    let mut own = after.later(100);
+    own.write("d/a", "secret").write("s/x", "secret");
+    let plan = merged(&after, &before, &own, Strategy::ChildWins, GuardScope::EarlierFiles);
+    assert_eq!((directory(&plan.tree, "d"), directory(&plan.tree, "s")), ((0, 0, 0o700), (0, 0, 0o700)));
+    assert_eq!([file(&plan.tree, "d/a").3, file(&plan.tree, "s/x").3], ["secret", "secret"]);
+    assert!(plan.tree.resolve(b"x").is_err());
+    let undone = merged(&after, &before, &after, Strategy::ChildWins, GuardScope::EarlierFiles);
+    assert_eq!(undone.tree.hash(), before.tree.hash());
+    // A folder that was Ann's is hers again.
+    set(&mut before, "d", ANN, 0o755);
+    let given = merged(&after, &before, &after, Strategy::ChildWins, GuardScope::EarlierFiles);
+    assert_eq!(directory(&given.tree, "d"), (ANN, ANN, 0o755));
+}

@@ -1,6 +1,6 @@
 //! Who must not come to read by a merge what was closed to them.
 
-use crate::workspace::{FileNode, Tree};
+use crate::workspace::{FileNode, ROOT, Tree};
 
 /// A user to whom a merge opens nothing that was closed to them: the owner of the branch that is merged, pulls or goes
 /// back.
@@ -24,8 +24,34 @@ pub enum GuardScope {
 }
 
 impl ReaderGuard {
-    /// Returns whether a file is somebody else's, and a fork would leave it so. What is above it is not looked at.
+    /// Returns whether a file is somebody else's, and a fork would leave it so. What is above it is not looked at. The root,
+    /// which has no name, is always the branch owner's.
     pub(super) fn shuts_out(self, tree: &Tree, node: &FileNode) -> bool {
-        !node.is_open_to_others() && tree.owner(node) != self.uid
+        !node.is_open_to_others() && tree.owner(node) != self.uid && node.names().next().is_some()
     }
+
+    /// Returns the directories that shut the reader out, from one upwards.
+    pub(super) fn closed_directories(self, tree: &Tree, directory: u64) -> Vec<u64> {
+        let is_closed = |inode: &u64| tree.node(*inode).is_ok_and(|node| self.shuts_out(tree, node));
+        directories_upwards(tree, directory).into_iter().filter(is_closed).collect()
+    }
+
+    /// Returns whether the reader can't get to a file, whatever its own mode is: all its names are below directories that
+    /// shut them out.
+    pub(super) fn is_out_of_reach(self, tree: &Tree, node: &FileNode) -> bool {
+        let mut names = node.names().peekable();
+        names.peek().is_some() && names.all(|(directory, _)| !self.closed_directories(tree, directory).is_empty())
+    }
+}
+
+/// Returns a directory and those above it, without the root.
+pub(super) fn directories_upwards(tree: &Tree, directory: u64) -> Vec<u64> {
+    let (mut found, mut at) = (Vec::new(), directory);
+    while at != ROOT
+        && let Some((above, _)) = tree.node(at).ok().and_then(|node| node.names().next())
+    {
+        found.push(at);
+        at = above;
+    }
+    found
 }

@@ -222,7 +222,8 @@ impl<'a> Resolver<'a> {
                 Side::Parent => (self.trees.parent, &item.parent),
                 Side::Child | Side::Both => (self.trees.child, &item.child),
             };
-            seen.as_ref().is_some_and(|seen| guard.shuts_out(tree, &seen.node))
+            let can_not_read = |node: &FileNode| guard.shuts_out(tree, node) || guard.is_out_of_reach(tree, node);
+            seen.as_ref().is_some_and(|seen| can_not_read(&seen.node))
         };
         let without_line = |loser: Loser| match loser {
             Loser::Part { side, .. } if is_closed(side) => Loser::ClosedPart(side),

@@ -220,6 +220,38 @@ fn a_pull_opens_no_file_that_the_parent_has_closed() {
 }
 
 #[test]
+fn a_pull_opens_nothing_of_a_folder_that_the_parent_has_closed() {
+    let Some(mount) = shared() else { return };
+    mount.sh("mkdir -m 700 main/files/d");
+    let make = "umask 022; mkdir main/branches/ann; cd main/branches/ann/files; rmdir d; mkdir d; echo own > d/own";
+    act(&mount, 1001, make).unwrap();
+    mount.sh("umask 022; echo secret > main/files/d/new");
+    let told = act(&mount, 1001, "cd main/branches/ann; echo pull > ctl; cat ctl").unwrap();
+    assert!(told.contains("files/d"), "{told}");
+    let ann = "main/branches/ann/files";
+    let closed = |mount: &Mounted| {
+        assert_eq!(protection(mount, ann, ["d"]), [(0, 0o700)]);
+        for script in ["cat d/new", "cat d/own", "ls d", "chmod 755 d"] {
+            assert_refused(mount, 1001, &format!("cd {ann}; {script}"));
+        }
+        mount.sh(&format!("cd {ann}; test $(cat d/new) = secret && test $(cat d/own) = own"));
+    };
+    closed(&mount);
+    let own = act(&mount, 1001, "cd main/branches/ann; echo undo > ctl; cat files/d/*; echo more > files/d/more");
+    assert_eq!(own.unwrap(), "own\n");
+    assert_eq!(protection(&mount, ann, ["d"]), [(1001, 0o755)]);
+    act(&mount, 1001, "echo pull > main/branches/ann/ctl").unwrap();
+    closed(&mount);
+    let mount = mount.again(&["--allow-other"]);
+    closed(&mount);
+    let mount = sealed(mount);
+    closed(&mount);
+    mount.ctl("main/branches/ann", "merge").unwrap();
+    assert_eq!(protection(&mount, "main/files", ["d"]), [(0, 0o700)]);
+    mount.sh("cd main/files/d; test $(cat new) = secret && test $(cat own) = own && test $(cat more) = more");
+}
+
+#[test]
 fn an_earlier_state_opens_no_file_that_was_closed_in_it() {
     let Some(mount) = shared() else { return };
     mount.sh("echo secret > main/files/private; chmod 600 main/files/private");
