@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::node_change::{NewBody, NodeChange};
 use super::node_map::NodeId;
 use super::resolver::Resolver;
-use super::{FileMerge, GuardScope, Loser, NewOwner, ReaderGuard, Side};
+use super::{FileMerge, Loser, NewOwner, ReaderGuard, Side};
 use crate::object::Time;
 use crate::workspace::{
     Attrs, FileKind, FileName, FileNode, FileOp, NewInode, ROOT, RenameMode, Tree, TreeChange, TreeError, TreePatch,
@@ -28,7 +28,7 @@ pub(super) struct TreeEditor<'a, 'b> {
     time: Time,
     /// Who owns what is made; nothing where that stays as it is.
     new_owner: Option<NewOwner>,
-    /// To whom no file may be opened that was closed to them; nobody where they do not get the result.
+    /// To whom no file may be opened that was closed to them; nobody where who asks may read all.
     pub guard: Option<ReaderGuard>,
     /// Inodes in the result of what the child alone has.
     grafted: HashMap<NodeId, u64>,
@@ -58,7 +58,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             patch,
             time: how.time,
             new_owner: how.new_owner,
-            guard: how.guard.filter(|guard| guard.scope != GuardScope::Plan),
+            guard: how.guard,
             grafted,
             staging_directory: None,
             staged_names,

@@ -7,7 +7,7 @@ use super::apply::TreeEditor;
 use super::node_change::{NewBody, NodeChange, same_body, user_xattrs};
 use super::node_map::NodeId;
 use super::reader_guard::directories_upwards;
-use super::{GuardScope, Side};
+use super::{GuardScope, ReaderGuard, Side};
 use crate::workspace::{Attrs, FileKind, FileName, FileNode, FileOp, TreeError};
 
 /// Bits with which a program runs with the rights of its owner or its group.
@@ -16,9 +16,14 @@ const SET_ID_BITS: u32 = 0o6000;
 const OWNER_BITS: u32 = 0o1700;
 
 impl TreeEditor<'_, '_> {
+    /// Returns whom the result must show nothing of the child's that is closed to them: nobody where it is not their branch's.
+    fn receiving_guard(&self) -> Option<ReaderGuard> {
+        self.guard.filter(|guard| guard.scope != GuardScope::Plan)
+    }
+
     /// Returns the child's file where a change takes something of it and it is closed to the reader.
     pub(super) fn closed_source(&self, change: &NodeChange) -> Option<Arc<FileNode>> {
-        let guard = self.guard?;
+        let guard = self.receiving_guard()?;
         if change.xattrs.is_none() && matches!(change.body, NewBody::Keep) {
             return None;
         }
@@ -30,7 +35,10 @@ impl TreeEditor<'_, '_> {
     /// content that comes where they could not get at that; returns the inode to change. One that was closed to them stays
     /// the same file.
     pub(super) fn renew(&mut self, change: &NodeChange, inode: u64) -> Result<u64, TreeError> {
-        let Some(guard) = self.guard.filter(|_| !matches!(change.body, NewBody::Keep)) else { return Ok(inode) };
+        if matches!(change.body, NewBody::Keep) {
+            return Ok(inode);
+        }
+        let Some(guard) = self.receiving_guard() else { return Ok(inode) };
         let giver = self.resolver.trees.child;
         let is_closed = |source: &FileNode| guard.shuts_out(giver, source) || guard.is_out_of_reach(giver, source);
         let node = self.tree.node(inode)?;
@@ -83,18 +91,25 @@ impl TreeEditor<'_, '_> {
     }
 
     /// Leaves out of the changes what would open to the reader a file that the parent has closed: a mode that was for other
-    /// content, and in a revert a place outside of a closed directory. That is decided for the parent, and told as a conflict.
+    /// content, or that the reader gave a file of their own, and a place outside of a closed directory. What the parent of a
+    /// branch that pulls did, opens. That is decided for the parent, and told as a conflict.
     pub(super) fn keep_closed(&mut self, changes: &mut [NodeChange]) {
         let Some(guard) = self.guard else { return };
-        let may_open = |change: &&mut NodeChange| change.mode.is_some() || !change.add.is_empty();
-        for change in changes.iter_mut().filter(|change| !change.is_new).filter(may_open) {
+        for change in changes.iter_mut() {
+            if change.is_new || change.mode.is_none() && change.add.is_empty() {
+                continue;
+            }
             let parent = self.resolver.trees.parent;
             let inode = self.resolver.trees.parent_inode(change.id);
             let Some(own) = inode.and_then(|inode| parent.node(inode).ok()) else { continue };
-            let is_file = own.kind() != FileKind::Directory;
-            let opens = is_file && sets_more_bits(change, own) && guard.shuts_out(parent, own);
-            let is_back = !change.add.is_empty() && guard.scope == GuardScope::EarlierFiles;
-            let leaves = is_back && guard.is_out_of_reach(parent, own);
+            let asks_for_mode = match guard.scope {
+                GuardScope::Plan => self.is_readers(change, guard),
+                // Directories are settled once all that is in them is there.
+                GuardScope::Files | GuardScope::EarlierFiles => own.kind() != FileKind::Directory,
+            };
+            let opens = asks_for_mode && sets_more_bits(change, own) && guard.shuts_out(parent, own);
+            let may_leave = !change.add.is_empty() && guard.scope != GuardScope::Files;
+            let leaves = may_leave && guard.is_out_of_reach(parent, own);
             if !(opens || leaves) || self.is_taken_whole(change, own) {
                 continue;
             }
@@ -108,6 +123,11 @@ impl TreeEditor<'_, '_> {
             let decision = self.resolver.item(change.id).to_decision(Some(Side::Parent));
             self.resolver.record_decision(decision);
         }
+    }
+
+    /// Returns whether a file belongs to the reader on the side that gives.
+    fn is_readers(&self, change: &NodeChange, guard: ReaderGuard) -> bool {
+        self.child_node(change.id).is_some_and(|node| self.resolver.trees.child.owner(&node) == guard.uid)
     }
 
     /// Returns whether a file of the parent becomes in all that can be read of it what the child's is; of a directory, whether it
@@ -138,8 +158,10 @@ impl TreeEditor<'_, '_> {
         let Some(child) = self.child_node(change.id).filter(|child| child.kind() != FileKind::Directory) else {
             return Ok(());
         };
-        let was_theirs = self.resolver.trees.child.owner(&child) == guard.uid;
-        if was_theirs && guard.shuts_out(self.resolver.trees.parent, before) && self.is_taken_whole(change, before) {
+        if self.is_readers(change, guard)
+            && guard.shuts_out(self.resolver.trees.parent, before)
+            && self.is_taken_whole(change, before)
+        {
             let mode = self.tree.node(inode)?.mode;
             self.protect(inode, guard.uid, child.gid, mode)?;
         }
@@ -149,7 +171,7 @@ impl TreeEditor<'_, '_> {
     /// Closes the directories into which something comes that was below closed ones: the same directories get owner, group
     /// and mode of those, and what does not lie below them is closed itself.
     pub(super) fn close_places(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
-        let Some(guard) = self.guard else { return Ok(()) };
+        let Some(guard) = self.receiving_guard() else { return Ok(()) };
         let giver = self.resolver.trees.child;
         for change in changes {
             let takes_part = change.xattrs.is_some() || !matches!(change.body, NewBody::Keep);

@@ -292,3 +292,35 @@ fn an_earlier_mode_or_place_opens_no_closed_folder_that_holds_more_by_now() {
     let given = merged(&after, &before, &after, Strategy::ChildWins, GuardScope::EarlierFiles);
     assert_eq!(directory(&given.tree, "d"), (ANN, ANN, 0o755));
 }
+
+#[test]
+fn a_merge_opens_nothing_of_the_parent_that_is_closed_to_the_branchs_owner() {
+    let mut base = TestFiles::new();
+    base.write("a", "").write("b", "");
+    for path in ["a", "b"] {
+        set(&mut base, path, 0, 0o600);
+    }
+    base.mkdir("d").mkdir("e").write("e/c", "known");
+    set(&mut base, "d", 0, 0o700);
+    for (path, mode) in [("e", 0o755), ("e/c", 0o644)] {
+        set(&mut base, path, 0, mode);
+    }
+    let (mut anns, mut parent) = (fork(&base), base.later(200));
+    anns.rm("a").rmdir("d").mkdir("d").mv("e/c", "c");
+    write(&mut anns, "a", "", ANN, 0o644);
+    set(&mut anns, "d", ANN, 0o755);
+    set(&mut anns, "b", 0, 0o644);
+    parent.write("a", "secret").write("b", "root's").write("d/new", "secret").write("e/c", "secret");
+    set(&mut parent, "e", 0, 0o700);
+    let plan = merged(&base, &anns, &parent, Strategy::ChildWins, GuardScope::Plan);
+    assert_eq!(file(&plan.tree, "a"), (0, 0, 0o600, "secret".into()));
+    assert_eq!((directory(&plan.tree, "d"), file(&plan.tree, "e/c").3), ((0, 0, 0o700), "secret".into()));
+    assert_eq!(file(&plan.tree, "b").2, 0o644, "root has opened it in the branch");
+    let told: Vec<_> = plan.conflicts().map(|conflict| (&conflict.path[..], conflict.decision)).collect();
+    let parents = Some(Side::Parent);
+    assert_eq!(told, [(&b"a"[..], parents), (&b"c"[..], parents), (&b"d"[..], parents)]);
+    // Content of her own she may open.
+    anns.write("a", "ann's");
+    let own = merged(&base, &anns, &parent, Strategy::ChildWins, GuardScope::Plan);
+    assert_eq!(file(&own.tree, "a"), (0, 0, 0o644, "ann's".into()));
+}

@@ -15,7 +15,7 @@ pub struct ReaderGuard {
 /// What the owner of a branch comes to read of a merge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GuardScope {
-    /// The plan alone, with the lines that lose: the other branch receives.
+    /// The plan alone, with the lines that lose: the other branch receives, with the modes and places that they gave.
     Plan,
     /// The files, too: their branch receives what its parent has by now.
     Files,
