@@ -97,6 +97,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     }
 
     /// Makes an operation and records it; returns the inode that it is about.
+    /// Fails with the `TreeError` with which the tree refuses it.
     pub(super) fn apply(&mut self, op: FileOp<'static>) -> Result<u64, TreeError> {
         self.make_change(TreeChange::Op(op))
     }
@@ -219,6 +220,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     }
 
     /// Makes the child's file in the result. Of a directory: without what is in it.
+    /// Fails as [`TreeEditor::apply`].
     pub(super) fn graft(&mut self, id: NodeId, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
         let Some(node) = self.child_node(id) else { return Ok(None) };
         let Some(from) = self.resolver.trees.child_inode(id) else { return Ok(None) };
@@ -369,6 +371,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             None if inode != replaced => self.keep_protection(change, inode, &before)?,
             None => self.give_back(change, inode, &before)?,
         }
+        self.drop_set_id(change, inode)?;
         if self.tree.node(inode)?.hash() != before_hash {
             self.files.insert(change.id);
         }

@@ -34,6 +34,7 @@ impl TreeEditor<'_, '_> {
     /// Puts a copy of the child's file in the place of one that the reader may have open, so that no handle shows them the
     /// content that comes where they could not get at that; returns the inode to change. One that was closed to them stays
     /// the same file.
+    /// Fails as [`TreeEditor::apply`].
     pub(super) fn renew(&mut self, change: &NodeChange, inode: u64) -> Result<u64, TreeError> {
         if matches!(change.body, NewBody::Keep) {
             return Ok(inode);
@@ -59,6 +60,7 @@ impl TreeEditor<'_, '_> {
 
     /// Gives a file owner, group and mode of the closed one that something of it comes from. Where only a part does, it
     /// runs with nobody's rights, as after a write.
+    /// Fails as [`TreeEditor::apply`].
     pub(super) fn take_protection(
         &mut self,
         change: &NodeChange,
@@ -71,6 +73,7 @@ impl TreeEditor<'_, '_> {
     }
 
     /// Gives a file that took the place of another one what the merge makes of that one's owner, group and mode.
+    /// Fails as [`TreeEditor::apply`].
     pub(super) fn keep_protection(
         &mut self,
         change: &NodeChange,
@@ -88,6 +91,22 @@ impl TreeEditor<'_, '_> {
         }
         let attrs = Attrs { mode: Some(mode), uid: Some(uid), gid: Some(gid), ..Attrs::default() };
         self.apply(FileOp::SetAttr { inode, attrs }).map(drop)
+    }
+
+    /// Takes from somebody else's file the bits with which it runs with the rights of its owner or group, once it has content of
+    /// the branch that is merged: a write by the branch's owner would do the same.
+    /// Fails as [`TreeEditor::apply`].
+    pub(super) fn drop_set_id(&mut self, change: &NodeChange, inode: u64) -> Result<(), TreeError> {
+        let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::Plan && guard.uid != 0) else {
+            return Ok(());
+        };
+        let node = self.tree.node(inode)?;
+        let mode = node.mode & !SET_ID_BITS;
+        let has_new_content = !matches!(change.body, NewBody::Keep) && node.kind() != FileKind::Directory;
+        if !has_new_content || mode == node.mode || self.tree.owner(node) == guard.uid {
+            return Ok(());
+        }
+        self.apply(FileOp::SetAttr { inode, attrs: Attrs { mode: Some(mode), ..Attrs::default() } }).map(drop)
     }
 
     /// Leaves out of the changes what would open to the reader a file that the parent has closed: a mode that was for other
@@ -153,6 +172,7 @@ impl TreeEditor<'_, '_> {
     }
 
     /// Gives a file back to the reader that a revert or rollback makes again what it was while it was theirs.
+    /// Fails as [`TreeEditor::apply`].
     pub(super) fn give_back(&mut self, change: &NodeChange, inode: u64, before: &FileNode) -> Result<(), TreeError> {
         let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::EarlierFiles) else { return Ok(()) };
         let Some(child) = self.child_node(change.id).filter(|child| child.kind() != FileKind::Directory) else {
@@ -170,6 +190,7 @@ impl TreeEditor<'_, '_> {
 
     /// Closes the directories into which something comes that was below closed ones: the same directories get owner, group
     /// and mode of those, and what does not lie below them is closed itself.
+    /// Fails as [`TreeEditor::apply`].
     pub(super) fn close_places(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
         let Some(guard) = self.receiving_guard() else { return Ok(()) };
         let giver = self.resolver.trees.child;
@@ -229,6 +250,7 @@ impl TreeEditor<'_, '_> {
 
     /// Decides on directories that are closed to the reader and get the mode of an earlier state: those that hold what they
     /// held then are the reader's again, if they were, and others stay closed.
+    /// Fails as [`TreeEditor::apply`].
     pub(super) fn settle_directories(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
         let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::EarlierFiles) else { return Ok(()) };
         let (child, parent) = (self.resolver.trees.child, self.resolver.trees.parent);

@@ -324,3 +324,17 @@ fn a_merge_opens_nothing_of_the_parent_that_is_closed_to_the_branchs_owner() {
     let own = merged(&base, &anns, &parent, Strategy::ChildWins, GuardScope::Plan);
     assert_eq!(file(&own.tree, "a"), (0, 0, 0o644, "ann's".into()));
 }
+
+#[test]
+fn a_merge_leaves_no_program_of_somebody_else_with_rights_for_content_that_it_brings() {
+    for (uid, expected) in [(0, 0o755), (ANN, 0o6755)] {
+        let mut base = TestFiles::new();
+        write(&mut base, "tool", "root's\n", uid, 0o6755);
+        let mut child = base.later(100);
+        child.rm("tool");
+        write(&mut child, "tool", "ann's\n", ANN, 0o6755);
+        let plan = merged(&base, &child, &base, Strategy::ChildWins, GuardScope::Plan);
+        let (owner, _, mode, text) = file(&plan.tree, "tool");
+        assert_eq!((owner, mode, text.as_str()), (uid, expected, "ann's\n"));
+    }
+}
