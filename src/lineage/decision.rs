@@ -219,7 +219,7 @@ impl Decision {
             "kind": kind, key: &*self.id, "base": version(self.base), "child": version(self.child),
             "parent": version(self.parent), "decision": self.decision,
         });
-        if !self.lost.is_empty() {
+        if !self.lost.is_empty() || self.lost_more > 0 {
             let part = |part: &LostPart| json!({ "side": part.side, "text": &*part.text });
             line["lost"] = self.lost.iter().map(part).collect();
             line["lost_more"] = json!(self.lost_more);
