@@ -23,7 +23,7 @@ pub fn reader_guard(uid: u32, merge: MergeKind) -> Option<ReaderGuard> {
         MergeKind::Pull => GuardScope::Files,
         MergeKind::Revert(_) => GuardScope::EarlierFiles,
     };
-    Some(ReaderGuard { uid, scope })
+    ReaderGuard::new(uid, scope)
 }
 
 /// Returns what a path is called in decisions and results: with `files/` in front, and U+FFFD for what is not UTF-8.

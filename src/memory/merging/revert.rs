@@ -67,7 +67,7 @@ pub(super) fn base_before(
     let mut base = with_records_restored(&branch.base, &before, &after, limit)?;
     let all = Rules::parse("** whole").unwrap_or_default();
     let how = FileMerge {
-        guard: Some(ReaderGuard { uid: branch.uid, scope: GuardScope::EarlierFiles }),
+        guard: ReaderGuard::new(branch.uid, GuardScope::EarlierFiles),
         ..FileMerge::fast_forward(&all, context.packs, limit, context.time)
     };
     let trees = MergeTrees { base: after.files(), child: before.files(), parent: branch.base.files() };

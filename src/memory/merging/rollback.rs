@@ -282,7 +282,7 @@ fn restore_files(
     }
     let rules = Rules::parse(&rules_for_paths(&text)).map_err(|_| bad())?;
     let how = FileMerge {
-        guard: Some(ReaderGuard { uid: branch.uid, scope: GuardScope::EarlierFiles }),
+        guard: ReaderGuard::new(branch.uid, GuardScope::EarlierFiles),
         ..FileMerge::fast_forward(&rules, context.packs, limit, context.time)
     };
     // With its own tree as the base there are no conflicts: whatever differs is taken from the wanted tree.

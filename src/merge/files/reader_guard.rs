@@ -24,6 +24,11 @@ pub enum GuardScope {
 }
 
 impl ReaderGuard {
+    /// Returns the guard against a user; none for root, who may read all.
+    pub fn new(uid: u32, scope: GuardScope) -> Option<ReaderGuard> {
+        (uid != 0).then_some(ReaderGuard { uid, scope })
+    }
+
     /// Returns whether a file is somebody else's, and a fork would leave it so. What is above it is not looked at. The root,
     /// which has no name, is always the branch owner's.
     pub(super) fn shuts_out(self, tree: &Tree, node: &FileNode) -> bool {
