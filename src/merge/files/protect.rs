@@ -196,10 +196,14 @@ impl TreeEditor<'_, '_> {
         let giver = self.resolver.trees.child;
         for change in changes {
             let takes_part = change.xattrs.is_some() || !matches!(change.body, NewBody::Keep);
-            if !(change.is_new || takes_part || !change.add.is_empty()) {
+            if !(change.is_new || takes_part || !change.add.is_empty() || self.opens_closed(change, guard)) {
                 continue;
             }
             let Some(node) = self.child_node(change.id) else { continue };
+            // What is closed itself needs no closed directory.
+            if guard.shuts_out(giver, &node) {
+                continue;
+            }
             let closed: Vec<Vec<u64>> =
                 node.names().map(|(directory, _)| guard.closed_directories(giver, directory)).collect();
             let Some(innermost) = closed.iter().flatten().next() else { continue };
@@ -213,16 +217,28 @@ impl TreeEditor<'_, '_> {
         Ok(())
     }
 
+    /// Returns whether a change lets the reader into what the parent's tree has closed to them by its own mode.
+    fn opens_closed(&self, change: &NodeChange, guard: ReaderGuard) -> bool {
+        let parent = self.resolver.trees.parent;
+        let own = self.resolver.trees.parent_inode(change.id).and_then(|inode| parent.node(inode).ok());
+        own.is_some_and(|own| sets_more_bits(change, own) && guard.shuts_out(parent, own))
+    }
+
     /// Gives a directory of the result owner, group and mode that it has in the child; returns its inode, if it is there. Where the
-    /// parent's had another mode, that is told as a conflict.
+    /// parent's had another mode, or another owner who had made it, that is told as a conflict.
     fn close_directory(&mut self, directory: u64) -> Result<Option<u64>, TreeError> {
         let giver = self.resolver.trees.child;
         let Some(id) = self.resolver.trees.id_in_child(directory) else { return Ok(None) };
         let Some(inode) = self.inode(id).filter(|inode| self.is_directory(*inode)) else { return Ok(None) };
         let source = giver.node(directory)?;
-        let is_other_mode = self.tree.node(inode)?.mode != source.mode;
-        self.protect(inode, giver.owner(source), source.gid, source.mode)?;
-        if is_other_mode {
+        let (own, uid) = (self.tree.node(inode)?, giver.owner(source));
+        let trees = &self.resolver.trees;
+        let base = trees.base_inode(id).and_then(|inode| trees.base.node(inode).ok());
+        // One that the base has follows its original; one that was made since is taken from who made it.
+        let is_made_since = base.is_none_or(|base| base.crtime != own.crtime);
+        let is_taken_away = own.mode != source.mode || is_made_since && self.tree.owner(own) != uid;
+        self.protect(inode, uid, source.gid, source.mode)?;
+        if is_taken_away {
             let decision = self.resolver.item(id).to_decision(Some(Side::Child));
             self.resolver.record_decision(decision);
         }

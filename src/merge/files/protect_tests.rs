@@ -250,6 +250,48 @@ fn a_folder_that_is_closed_after_the_fork_closes_what_changes_in_it() {
     assert_ne!(plan.tree.resolve(b"d/a").unwrap(), own.tree.resolve(b"d/a").unwrap(), "a handle shows nothing of it");
 }
 
+/// The parent moves the protection of a file to its folder, so that only modes change.
+#[test]
+fn a_mode_that_opens_a_file_below_a_closed_folder_closes_that() {
+    let mut base = TestFiles::new();
+    base.mkdir("d");
+    set(&mut base, "d", 0, 0o755);
+    write(&mut base, "d/s", "secret", 0, 0o600);
+    let (own, mut giver) = (fork(&base), base.later(200));
+    assert_eq!((directory(&own.tree, "d").0, file(&own.tree, "d/s").0), (ANN, 0));
+    set(&mut giver, "d", 0, 0o700);
+    set(&mut giver, "d/s", 0, 0o644);
+    let plan = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+    assert_eq!((directory(&plan.tree, "d"), file(&plan.tree, "d/s").2), ((0, 0, 0o700), 0o644));
+}
+
+#[test]
+fn a_folder_of_anns_stays_hers_for_files_that_are_closed_themselves_and_goes_with_a_word() {
+    let mut base = TestFiles::new();
+    base.mkdir("notes");
+    set(&mut base, "notes", 0, 0o700);
+    let mut own = base.later(100);
+    own.rmdir("notes").mkdir("notes");
+    set(&mut own, "notes", ANN, 0o700);
+    write(&mut own, "notes/own", "ann's", ANN, 0o600);
+    for (mode, owner, told) in [(0o600, ANN, 0), (0o644, 0, 1)] {
+        let mut giver = base.later(200);
+        write(&mut giver, "notes/new", "secret", 0, mode);
+        let plan = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+        assert_eq!((directory(&plan.tree, "notes").0, plan.conflicts().count()), (owner, told), "{mode:o}");
+        assert_eq!(
+            (file(&plan.tree, "notes/new").0, file(&plan.tree, "notes/new").2),
+            (if told == 0 { 0 } else { ANN }, mode)
+        );
+    }
+}
+
+#[test]
+fn root_reads_all_so_that_nothing_is_kept_from_a_branch_of_roots() {
+    assert!(ReaderGuard::new(0, GuardScope::Files).is_none());
+    assert_eq!(ReaderGuard::new(ANN, GuardScope::Files).map(|guard| guard.uid), Some(ANN));
+}
+
 #[test]
 fn what_comes_to_a_place_outside_of_its_closed_folder_is_closed_itself() {
     let mut base = TestFiles::new();
