@@ -122,7 +122,7 @@ impl TreeEditor<'_, '_> {
             let inode = self.resolver.trees.parent_inode(change.id);
             let Some(own) = inode.and_then(|inode| parent.node(inode).ok()) else { continue };
             let asks_for_mode = match guard.scope {
-                GuardScope::Plan => self.is_readers(change, guard),
+                GuardScope::Plan => self.is_mode_of_another(change, parent.owner(own)),
                 // Directories are settled once all that is in them is there.
                 GuardScope::Files | GuardScope::EarlierFiles => own.kind() != FileKind::Directory,
             };
@@ -142,6 +142,12 @@ impl TreeEditor<'_, '_> {
             let decision = self.resolver.item(change.id).to_decision(Some(Side::Parent));
             self.resolver.record_decision(decision);
         }
+    }
+
+    /// Returns whether a file belongs, on the side that gives, to somebody other than its owner or root, who may set its mode.
+    fn is_mode_of_another(&self, change: &NodeChange, owner: u32) -> bool {
+        let giver = self.child_node(change.id).map(|node| self.resolver.trees.child.owner(&node));
+        giver.is_some_and(|uid| uid != 0 && uid != owner)
     }
 
     /// Returns whether a file belongs to the reader on the side that gives.
@@ -294,7 +300,7 @@ impl TreeEditor<'_, '_> {
     }
 }
 
-/// Returns whether a change sets bits of the mode that are not set yet.
+/// Returns whether a change gives group or others bits of the mode that they have not yet.
 fn sets_more_bits(change: &NodeChange, own: &FileNode) -> bool {
-    change.mode.is_some_and(|mode| mode & !own.mode != 0)
+    change.mode.is_some_and(|mode| mode & !own.mode & 0o077 != 0)
 }

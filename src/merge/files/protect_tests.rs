@@ -361,6 +361,11 @@ fn a_merge_opens_nothing_of_the_parent_that_is_closed_to_the_branchs_owner() {
     let told: Vec<_> = plan.conflicts().map(|conflict| (&conflict.path[..], conflict.decision)).collect();
     let parents = Some(Side::Parent);
     assert_eq!(told, [(&b"a"[..], parents), (&b"c"[..], parents), (&b"d"[..], parents)]);
+    // Whose it is in the branch makes no difference, unless they own it or are root.
+    set(&mut anns, "a", 1002, 0o644);
+    let others = merged(&base, &anns, &parent, Strategy::ChildWins, GuardScope::Plan);
+    assert_eq!(file(&others.tree, "a"), (0, 0, 0o600, "secret".into()));
+    set(&mut anns, "a", ANN, 0o644);
     // Content of her own she may open.
     anns.write("a", "ann's");
     let own = merged(&base, &anns, &parent, Strategy::ChildWins, GuardScope::Plan);
