@@ -12,6 +12,8 @@ use crate::workspace::{Attrs, FileKind, FileName, FileNode, FileOp, TreeError};
 
 /// Bits with which a program runs with the rights of its owner or its group.
 const SET_ID_BITS: u32 = 0o6000;
+/// The attribute with which a program has rights of root.
+const CAPABILITIES: &[u8] = b"security.capability";
 /// What is left of a mode that is for the owner alone; nothing runs with their rights.
 const OWNER_BITS: u32 = 0o1700;
 
@@ -68,8 +70,11 @@ impl TreeEditor<'_, '_> {
         source: &FileNode,
     ) -> Result<(), TreeError> {
         let is_whole = matches!(change.body, NewBody::Child) || source.kind() == FileKind::Directory;
-        let mode = if is_whole { source.mode } else { source.mode & !SET_ID_BITS };
-        self.protect(inode, self.resolver.trees.child.owner(source), source.gid, mode)
+        let (own, uid) = (self.tree.node(inode)?, self.resolver.trees.child.owner(source));
+        // An attribute alone changes nothing of what a program does.
+        let keeps_set_id = is_whole || matches!(change.body, NewBody::Keep) && self.tree.owner(own) == uid;
+        let mode = if keeps_set_id { source.mode } else { source.mode & !SET_ID_BITS };
+        self.protect(inode, uid, source.gid, mode)
     }
 
     /// Gives a file that took the place of another one what the merge makes of that one's owner, group and mode.
@@ -93,20 +98,25 @@ impl TreeEditor<'_, '_> {
         self.apply(FileOp::SetAttr { inode, attrs }).map(drop)
     }
 
-    /// Takes from somebody else's file the bits with which it runs with the rights of its owner or group, once it has content of
-    /// the branch that is merged: a write by the branch's owner would do the same.
+    /// Takes from somebody else's file the bits and capabilities with which it runs with other rights than those of who runs it,
+    /// once it has content of the branch that is merged: a write by the branch's owner would do the same.
     /// Fails as [`TreeEditor::apply`].
     pub(super) fn drop_set_id(&mut self, change: &NodeChange, inode: u64) -> Result<(), TreeError> {
-        let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::Plan && guard.uid != 0) else {
-            return Ok(());
-        };
+        let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::Plan) else { return Ok(()) };
         let node = self.tree.node(inode)?;
-        let mode = node.mode & !SET_ID_BITS;
         let has_new_content = !matches!(change.body, NewBody::Keep) && node.kind() != FileKind::Directory;
-        if !has_new_content || mode == node.mode || self.tree.owner(node) == guard.uid {
+        if !has_new_content || self.tree.owner(node) == guard.uid {
             return Ok(());
         }
-        self.apply(FileOp::SetAttr { inode, attrs: Attrs { mode: Some(mode), ..Attrs::default() } }).map(drop)
+        let (mode, has_capabilities) = (node.mode, node.xattr(CAPABILITIES).is_some());
+        if has_capabilities {
+            self.apply(FileOp::RemoveXattr { inode, name: CAPABILITIES.to_vec() })?;
+        }
+        if mode & SET_ID_BITS != 0 {
+            let attrs = Attrs { mode: Some(mode & !SET_ID_BITS), ..Attrs::default() };
+            self.apply(FileOp::SetAttr { inode, attrs })?;
+        }
+        Ok(())
     }
 
     /// Leaves out of the changes what would open to the reader a file that the parent has closed: a mode that was for other

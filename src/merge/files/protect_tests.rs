@@ -377,11 +377,14 @@ fn a_merge_leaves_no_program_of_somebody_else_with_rights_for_content_that_it_br
     for (uid, expected) in [(0, 0o755), (ANN, 0o6755)] {
         let mut base = TestFiles::new();
         write(&mut base, "tool", "root's\n", uid, 0o6755);
+        base.tag("tool", "security.capability", "all");
         let mut child = base.later(100);
         child.rm("tool");
         write(&mut child, "tool", "ann's\n", ANN, 0o6755);
         let plan = merged(&base, &child, &base, Strategy::ChildWins, GuardScope::Plan);
         let (owner, _, mode, text) = file(&plan.tree, "tool");
         assert_eq!((owner, mode, text.as_str()), (uid, expected, "ann's\n"));
+        let node = plan.tree.node(plan.tree.resolve(b"tool").unwrap()).unwrap();
+        assert_eq!(node.xattr(b"security.capability").is_some(), uid == ANN);
     }
 }
