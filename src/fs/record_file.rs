@@ -223,9 +223,11 @@ impl File for RecordFile {
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, Failure> {
         self.context.check_writable()?;
         let mut buffer = self.buffer()?;
-        if let Some(errno) = buffer.cut {
+        // Who begins anew at 0 has seen the refusal: the rest of a long write never begins there.
+        if let Some(errno) = buffer.cut.filter(|_| self.append || offset > 0) {
             return Err(errno.into());
         }
+        buffer.cut = None;
         if self.append && buffer.has_old_bytes {
             return Err(InputRefusal::Append.into());
         }

@@ -143,6 +143,11 @@ fn a_document_whose_rest_was_refused_fails_at_each_fsync_and_close() {
         assert_eq!(rig.fs.write(handle, first.len() as u64, b"the rest"), Err(refused));
         assert_eq!(rig.read("main/errors").unwrap().lines().count(), before + 1, "told once");
         assert_eq!(text(&rig, path), "whole");
+        if mode & libc::O_APPEND == 0 {
+            rig.fs.write(handle, 0, document("shorter").as_bytes()).unwrap();
+            rig.fs.flush(handle).unwrap();
+            assert_eq!(text(&rig, path), "shorter", "who begins anew has seen the refusal");
+        }
         rig.ftruncate(handle, path, 0).unwrap();
         rig.fs.write(handle, 0, document("anew").as_bytes()).unwrap();
         rig.fs.flush(handle).unwrap();
