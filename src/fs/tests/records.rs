@@ -306,7 +306,15 @@ fn a_batch_that_skips_what_is_unchanged_leaves_it_alone_and_moves_the_cursor() {
     assert_eq!(state(), before, "neither an entry nor another time");
     assert_eq!(rig.read("main/shared/log/cursor").unwrap(), "1\n");
     assert_eq!(ingested(&[skip, line, "{\"id\":\"b\",\"text\":\"two\"}\n"]), 1);
-    assert_eq!(ingested(&[line]), 1, "the next batch");
+    let handle = rig.open("main/ingest", libc::O_WRONLY).unwrap();
+    for (batch, is_written) in [([skip, line].concat(), false), (line.to_owned(), true)] {
+        let before = rig.memory.last_seq();
+        rig.fs.write(handle, 0, batch.as_bytes()).unwrap();
+        rig.fs.fsync(handle).unwrap();
+        assert_eq!(rig.memory.last_seq() > before, is_written, "{batch}");
+    }
+    rig.fs.release(handle);
+    assert_eq!(rig.write("main/ingest", &[line, skip].concat()), Err(Errno::EINVAL), "behind a record it is one");
     assert_eq!(rig.write("main/ingest", &[skip, line, "{nonsense}\n"].concat()), Err(Errno::EINVAL));
     let message = rig.last_error("main")["message"].as_str().unwrap().to_owned();
     assert!(message.contains("line 2"), "the line that skips does not count: {message}");

@@ -64,7 +64,8 @@ impl Ingest {
 
     fn add_line(&self, batch: &mut PendingLines, line: &[u8]) -> Result<(), Failure> {
         // Before the line is counted: an import writes it in front of the lines whose numbers its user knows.
-        if let Some(skips_unchanged) = memory::parse_skip_line(line) {
+        let is_first = batch.line_count == 0 && !batch.skips_unchanged;
+        if is_first && let Some(skips_unchanged) = memory::parse_skip_line(line) {
             batch.skips_unchanged = skips_unchanged;
             return Ok(());
         }
