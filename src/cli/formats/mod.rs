@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::failure::CommandError;
-use crate::memory::{Error, RecordEdit, RecordInput, RecordPatch, check_record_id};
+use crate::memory::{Error, RecordEdit, RecordError, RecordInput, RecordPatch, check_record_id};
 
 pub use fields::FieldMap;
 pub use fvecs::write_fvecs;
@@ -112,10 +112,10 @@ impl InputRow {
         match self {
             InputRow::Line { bytes, .. } => Ok(RecordEdit::parse_line(&bytes, number, fresh_id)?),
             InputRow::Vector { id, vector } => {
-                check_record_id(&id)?;
-                let vector = Some(RecordInput::from_vector(vector)?.vector);
-                let patch = RecordPatch { vector, ..RecordPatch::default() };
-                Ok(Some(RecordEdit::Correct { id: id.into(), patch, line: 0 }))
+                check_record_id(&id).map_err(|error| RecordError::from(error).at_line(number))?;
+                let input = RecordInput::from_vector(vector).map_err(|error| error.at_line(number))?;
+                let patch = RecordPatch { vector: Some(input.vector), ..RecordPatch::default() };
+                Ok(Some(RecordEdit::Correct { id: id.into(), patch, line: number }))
             }
         }
     }
@@ -253,8 +253,8 @@ mod tests {
     fn a_row_of_numbers_sets_the_vector_and_leaves_the_rest() {
         let row = || InputRow::Vector { id: "a".into(), vector: vec![1.5] };
         let (line, fresh_id) = (row().into_line(), || "unused".into());
-        let in_a_mount = RecordEdit::parse_line(line.trim_ascii_end(), 0, &fresh_id).unwrap();
-        let edit = row().into_edit(1, &fresh_id).unwrap();
+        let in_a_mount = RecordEdit::parse_line(line.trim_ascii_end(), 7, &fresh_id).unwrap();
+        let edit = row().into_edit(7, &fresh_id).unwrap();
         assert!(matches!(&edit, Some(RecordEdit::Correct { patch, .. }) if patch.text.is_none() && !patch.replaces));
         assert_eq!(format!("{edit:?}"), format!("{in_a_mount:?}"));
     }
