@@ -73,7 +73,8 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     fuse::tune_allocator();
     let paths = MountPaths::new(&args.store, &args.mnt)?;
     let embedders = EmbedOption::parse_all(&args.embed)?;
-    if let Some(log) = &args.log {
+    // One that is there already is foreign in the store already, and no reason not to mount.
+    if let Some(log) = args.log.as_ref().filter(|log| !log.exists()) {
         check_outside_stores(log)?;
     }
     if args.fuse_fd.is_none() {
