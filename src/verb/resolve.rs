@@ -32,9 +32,12 @@ fn resolve(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswe
     let answer = match overruling {
         None => json!({"status": "resolved", "id": id, "decision": word}),
         Some(strategy) => {
-            let reason = format!(
-                "merges decide otherwise for now, by the strategy {strategy} or a rule: this counts once they leave it to manual"
-            );
+            let decider = match strategy {
+                "manual" => "a rule in config/rules".to_owned(),
+                strategy => format!("the strategy {strategy} or a rule"),
+            };
+            let reason =
+                format!("merges decide otherwise for now, by {decider}: this counts once they leave it to manual");
             json!({"status": "noted", "id": id, "decision": word, "reason": reason})
         }
     };
