@@ -15,7 +15,7 @@ use engramfs::lineage::{
     Decision, Entry, EntryChunkWriter, EntryOp, LostPart, MergeDetail, SIGNATURE_BYTES, Side, SignedEntry,
 };
 use engramfs::memory::{
-    Actor, Environment, FILES_ROOT, FileName, FileOp, Memory, MergeKind, NewInode, OpenMode, RecordEdit, Setting, Time,
+    Actor, Environment, FILES_ROOT, FileName, FileOp, Memory, MergeVerb, NewInode, OpenMode, RecordEdit, Setting, Time,
 };
 use engramfs::object::{BlobStore, Hash, Reader};
 use engramfs::record::DerivedVector;
@@ -124,7 +124,7 @@ fn store(corpus: &Corpus) -> Outcome {
         let line = format!(r#"{{"id": "a", "text": "{text}"}}"#);
         memory.commit(&ann, child, vec![edit(&line)?])?;
         memory.commit(&ann, child, vec![RecordEdit::Delete { id: "c".into() }])?;
-        let _ = memory.merge(&ann, child, MergeKind::Promote, false)?;
+        let _ = memory.merge(&ann, child, MergeVerb::Promote, false)?;
     }
     let other = memory.fork(&ann, main, "third", Some("first"))?;
     memory.rename_branch(&ann, other, "renamed")?;

@@ -1,7 +1,7 @@
 //! Earlier states and taking back, in process.
 
 use engramfs::memory::{
-    BranchId, Hash, Memory, MergeKind, MergeOptions, Query, RecordEdit, RecordInput, Revision, Setting, View,
+    BranchId, Hash, Memory, MergeOptions, MergeVerb, Query, RecordEdit, RecordInput, Revision, Setting, View,
 };
 
 use crate::store::{bytes_of, edit, fill, open, who};
@@ -83,7 +83,7 @@ fn reverts() {
             }
         };
         write(fork, 0);
-        memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+        memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
         let merge = memory.last_seq();
         write(main, 1);
         let entry = Revision::parse(&merge.to_string()).unwrap();

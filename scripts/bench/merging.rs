@@ -1,6 +1,6 @@
 //! Merges in process, and what they write.
 
-use engramfs::memory::{BranchId, FILES_ROOT, FileName, FileOp, Memory, MergeKind, NewInode, View};
+use engramfs::memory::{BranchId, FILES_ROOT, FileName, FileOp, Memory, MergeVerb, NewInode, View};
 
 use crate::store::{bytes_of, edit, fill, open, who};
 use crate::{micros, p50, row};
@@ -31,7 +31,7 @@ fn merge(edits: usize) -> f64 {
     let both = (0..edits / 100).map(|n| edit(format!("row-{:08}", n * 200), &mut seed));
     memory.commit(&who(), main, both.collect()).unwrap();
     micros(|| {
-        let outcome = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+        let outcome = memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
         assert_eq!(outcome.conflicts.len(), edits / 100);
     })
 }
@@ -53,7 +53,7 @@ fn measure_log(what: &str, prepare: &dyn Fn(&Memory, BranchId) -> BranchId) {
     let fork = prepare(&memory, memory.root("main").unwrap());
     memory.seal().unwrap();
     let before = bytes_of(&folder.path().join("journal"));
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     let each = (bytes_of(&folder.path().join("journal")) - before) as f64 / ITEMS as f64;
     row("bytes of a merge in the log, an item", "≤ 40", &format!("{each:.1}"), &format!("{ITEMS} {what}"));
 }

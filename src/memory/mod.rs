@@ -47,7 +47,7 @@ pub use backup::{backup, restore};
 pub use catalog::settings::{Setting, check as check_setting, parse_duration_nanos, parse_size};
 pub use catalog::signals::{Publisher, SIGNAL_BYTES_MAX, Signal, SignalId, SignalLifetime};
 pub use catalog::{BRANCH_NUMBERS, BranchId, Revision, View};
-pub use command::merge_kind::{MergeKind, RevertVerb};
+pub use command::merge_verb::{MergeVerb, RevertVerb};
 pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput, SKIP_UNCHANGED_LINE, parse_skip_line};
 pub use command::record_patch::{EXPORTED_LINE_BYTES_MAX, RecordPatch};
 pub use command::shared_log_entry::{SharedLogEntryInput, parse_cursor_line};
@@ -159,7 +159,7 @@ type Listener = Arc<dyn Fn(&BranchEvent) + Send + Sync>;
 /// An open store.
 ///
 /// ```
-/// use engramfs::memory::{Actor, Environment, Memory, MergeKind, OpenMode, Query, RecordEdit, RecordInput, View};
+/// use engramfs::memory::{Actor, Environment, Memory, MergeVerb, OpenMode, Query, RecordEdit, RecordInput, View};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let folder = tempfile::tempdir()?;
@@ -175,7 +175,7 @@ type Listener = Arc<dyn Fn(&BranchEvent) + Send + Sync>;
 /// let query = Query::parse("green tea")?;
 /// assert!(memory.ask(&View::Branch(main), &query)?.hits.is_empty());
 ///
-/// let result = memory.merge(&ann, trial, MergeKind::Merge, false)?;
+/// let result = memory.merge(&ann, trial, MergeVerb::Merge, false)?;
 /// assert_eq!(result.status, "merged");
 /// let answer = memory.ask(&View::Branch(main), &query)?;
 /// assert_eq!(&*answer.hits[0].id, "tea");

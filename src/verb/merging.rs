@@ -4,7 +4,7 @@ use super::spec::DRY_RUN;
 use super::{
     Argument, Arguments, BranchRight, CliForm, CliHelp, ParentRight, Report, Rights, VerbAnswer, VerbContext, VerbSpec,
 };
-use crate::memory::{Error, Hash, MergeKind, MergeOptions};
+use crate::memory::{Error, Hash, MergeOptions, MergeVerb};
 
 /// A dry run tells what the parent has, so its caller must be able to read that; it need not be the owner.
 const DRY_RUN_RIGHTS: Option<Rights> = Some(Rights { branch: BranchRight::Enter, parent: ParentRight::Read });
@@ -36,7 +36,7 @@ pub(super) const MERGE: VerbSpec = VerbSpec {
         examples: "  engramfs merge /mnt/memory/main/branches/agent-7
   engramfs merge --dry-run ~/memory:main/agent-7      (exit code 3 where the merge would be refused)",
     }),
-    ..VerbSpec::for_owner("merge", |context, arguments| run(context, MergeKind::Merge, arguments))
+    ..VerbSpec::for_owner("merge", |context, arguments| run(context, MergeVerb::Merge, arguments))
 };
 
 pub(super) const PROMOTE: VerbSpec = VerbSpec {
@@ -51,7 +51,7 @@ pub(super) const PROMOTE: VerbSpec = VerbSpec {
         examples: "  engramfs promote /mnt/memory/main/branches/agent-7
   engramfs promote ~/memory:main/agent-7 --json",
     }),
-    ..VerbSpec::for_owner("promote", |context, arguments| run(context, MergeKind::Promote, arguments))
+    ..VerbSpec::for_owner("promote", |context, arguments| run(context, MergeVerb::Promote, arguments))
 };
 
 pub(super) const PULL: VerbSpec = VerbSpec {
@@ -65,10 +65,10 @@ pub(super) const PULL: VerbSpec = VerbSpec {
         examples: "  engramfs pull /mnt/memory/main/branches/agent-7
   engramfs pull ~/memory:main/agent-7",
     }),
-    ..VerbSpec::for_owner("pull", |context, arguments| run(context, MergeKind::Pull, arguments))
+    ..VerbSpec::for_owner("pull", |context, arguments| run(context, MergeVerb::Pull, arguments))
 };
 
-fn run(context: &VerbContext<'_>, kind: MergeKind, arguments: &Arguments) -> Result<VerbAnswer, Error> {
+fn run(context: &VerbContext<'_>, kind: MergeVerb, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let VerbContext { memory, actor, branch, .. } = *context;
     let options = options(arguments);
     let result = match arguments.is_set(&DRY_RUN) {

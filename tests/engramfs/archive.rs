@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
-    Environment, Error, Memory, MergeKind, OpenMode, PurgeOptions, Revision, ShowTarget, VerifyOptions, Viewer,
+    Environment, Error, Memory, MergeVerb, OpenMode, PurgeOptions, Revision, ShowTarget, VerifyOptions, Viewer,
     verify_on,
 };
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn fill(memory: &Memory) -> Revision {
         let child = memory.fork(&who(), main, &format!("x{round}"), None).unwrap();
         memory.commit(&who(), child, vec![put(&format!("r{round}"), None, Some("text"))]).unwrap();
         match round % 2 {
-            0 => drop(memory.merge(&who(), child, MergeKind::Merge, false).unwrap()),
+            0 => drop(memory.merge(&who(), child, MergeVerb::Merge, false).unwrap()),
             _ => memory.discard(&who(), child).unwrap(),
         }
     }
@@ -124,7 +124,7 @@ fn archive_lost_line(memory: &Memory) {
     let child = memory.fork(&who(), main, "x", None).unwrap();
     write(memory, main, "a.jsonl", "{\"event_id\":1,\"v\":\"hunter2\"}\n");
     write(memory, child, "a.jsonl", "{\"event_id\":1,\"v\":\"other\"}\n");
-    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
     archive(memory, &fill(memory));
 }
 

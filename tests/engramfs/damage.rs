@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engramfs::disk::{Disk, FaultyDisk, ForgetfulDisk};
-use engramfs::memory::{Error, Hash, Kind, Memory, MergeKind, OpenMode, Setting, VerifyOptions, View, verify_on};
+use engramfs::memory::{Error, Hash, Kind, Memory, MergeVerb, OpenMode, Setting, VerifyOptions, View, verify_on};
 
 use crate::support::{
     Chance, close_unsealed, delete, environment, main_of, make_file, open, open_on, put, stride, verify, who,
@@ -32,7 +32,7 @@ fn store() -> (ForgetfulDisk, Hash) {
     let child = memory.fork(&who(), main, "child", None).unwrap();
     memory.commit(&who(), child, vec![record("r1", 80), delete("r2")]).unwrap();
     memory.commit(&who(), main, vec![record("r1", 90), record("r2", 91)]).unwrap();
-    assert_eq!(memory.merge(&who(), child, MergeKind::Merge, false).unwrap().conflicts.len(), 2);
+    assert_eq!(memory.merge(&who(), child, MergeVerb::Merge, false).unwrap().conflicts.len(), 2);
     memory.seal().unwrap();
     let alive = memory.fork(&who(), main, "alive", None).unwrap();
     memory.commit(&who(), alive, vec![record("r3", 100), put("words", None, Some("no vector"))]).unwrap();

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, FILES_ROOT, FileName, FileOp, Memory, MergeKind, NewInode, OpenMode, RecordEdit,
+    Actor, Attrs, BranchId, Document, FILES_ROOT, FileName, FileOp, Memory, MergeVerb, NewInode, OpenMode, RecordEdit,
     Setting, SharedLogEntryInput, View, XattrMode,
 };
 use serde_json::{Value, json};
@@ -43,9 +43,9 @@ impl Past {
             0..=3 => self.write(branch, number),
             4 | 5 => memory.fork(&who(), branch, &name, None).map(drop),
             6 => memory.checkpoint(&who(), branch, &name, Some("why").filter(|_| number.is_multiple_of(2))),
-            7 => memory.merge(&who(), branch, MergeKind::Pull, false).map(drop),
-            8 => memory.merge(&who(), branch, MergeKind::Promote, false).map(drop),
-            9 => memory.merge(&who(), branch, MergeKind::Merge, false).map(drop),
+            7 => memory.merge(&who(), branch, MergeVerb::Pull, false).map(drop),
+            8 => memory.merge(&who(), branch, MergeVerb::Promote, false).map(drop),
+            9 => memory.merge(&who(), branch, MergeVerb::Merge, false).map(drop),
             10 => {
                 let settings = [(Setting::Task, &*name), (Setting::Strategy, "parent-wins"), (Setting::Keep, "20d")];
                 let (setting, value) = settings[self.chance.below(3)];

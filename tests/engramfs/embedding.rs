@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
-use engramfs::memory::{Answer, Document, Export, Memory, MergeKind, OpenMode, Query, Setting, View, verify_on};
+use engramfs::memory::{Answer, Document, Export, Memory, MergeVerb, OpenMode, Query, Setting, View, verify_on};
 
 use crate::support::{environment, main_of, open, put, verify, who};
 
@@ -162,7 +162,7 @@ fn forks_and_merges_share_vectors_and_see_their_own() {
     assert_eq!(ids(&near), ["c", "d"]);
     memory.seal().unwrap();
     assert_eq!(ids(&ask(&memory, &in_fork, r#"{"text":"bill","mode":"vector","k":2}"#)), ["c", "d"]);
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     memory.wait_until_embedded();
     assert_eq!(ids(&ask(&memory, &view, r#"{"text":"host","mode":"vector","k":2}"#)), ["a", "b"]);
     memory.gc(&who(), None, false).unwrap();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use engramfs::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
-use engramfs::memory::{BranchId, FILES_ROOT, FileName, FileOp, Memory, MergeKind, RenameMode, View};
+use engramfs::memory::{BranchId, FILES_ROOT, FileName, FileOp, Memory, MergeVerb, RenameMode, View};
 
 use crate::support::{main_of, make_file, open, open_on, put, stride, verify, who};
 
@@ -106,7 +106,7 @@ fn perform(memory: &Memory, what: Do, unnamed: &mut u64) -> bool {
 fn merge(memory: &Memory, fork: BranchId) -> bool {
     let inode = memory.files(&View::Branch(fork)).unwrap().lookup(FILES_ROOT, b"a").unwrap();
     let op = FileOp::Write { inode, offset: 0, bytes: b"of the fork"[..].into() };
-    memory.edit(&who(), fork, op).is_ok() && memory.merge(&who(), fork, MergeKind::Merge, false).is_ok()
+    memory.edit(&who(), fork, op).is_ok() && memory.merge(&who(), fork, MergeVerb::Merge, false).is_ok()
 }
 
 /// What a run of the script came to.

@@ -7,7 +7,7 @@ mod lost_lines;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Kind, Memory, MergeKind, NewInode,
+    Actor, Attrs, BranchId, Document, EditError, FILES_ROOT, FileName, FileOp, Hash, Kind, Memory, MergeVerb, NewInode,
     Setting, ShowTarget, Time, View, Viewer, XattrMode,
 };
 
@@ -136,24 +136,24 @@ fn a_merge_does_not_do_what_the_parents_rules_forbid() {
     };
     let x = forked("x");
     try_write(&memory, &eve, x, "plans/p", "by eve").unwrap();
-    for join in [MergeKind::Merge, MergeKind::Promote] {
+    for join in [MergeVerb::Merge, MergeVerb::Promote] {
         let error = memory.merge(&eve, x, join, false).unwrap_err();
         assert_eq!((error.kind(), error.code()), (Kind::Denied, "write_rule"));
     }
-    let dry = memory.merge(&eve, x, MergeKind::Merge, true).unwrap();
+    let dry = memory.merge(&eve, x, MergeVerb::Merge, true).unwrap();
     assert_eq!((dry.status, dry.blockers[0].code()), ("blocked", "write_rule"));
     assert_eq!(read(&memory, main, "plans/p"), None);
     // Whom the rule names may, and so may the owner, who sets the rules.
-    memory.merge(&bob, x, MergeKind::Promote, false).unwrap();
+    memory.merge(&bob, x, MergeVerb::Promote, false).unwrap();
     try_write(&memory, &eve, x, "plans/p", "by eve again").unwrap();
-    memory.merge(&owner, x, MergeKind::Merge, false).unwrap();
+    memory.merge(&owner, x, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "plans/p").unwrap(), "by eve again");
     // A log gets longer and no other, whoever merges.
     let y = forked("y");
     try_write(&memory, &eve, y, "logs/l", "one\ntwo\n").unwrap();
-    memory.merge(&owner, y, MergeKind::Promote, false).unwrap();
+    memory.merge(&owner, y, MergeVerb::Promote, false).unwrap();
     try_write(&memory, &eve, y, "logs/l", "another\n").unwrap();
-    let error = memory.merge(&owner, y, MergeKind::Merge, false).unwrap_err();
+    let error = memory.merge(&owner, y, MergeVerb::Merge, false).unwrap_err();
     assert_eq!((error.kind(), error.code()), (Kind::NotPermitted, "append_rule"));
     assert_eq!(read(&memory, main, "logs/l").unwrap(), "one\ntwo\n");
     let lines = memory.lineage_lines(y, false).unwrap();
@@ -303,7 +303,7 @@ fn a_merge_keeps_modes_and_times_and_gives_joined_content_its_own_time() {
     set(fork, "new", Attrs { mode: Some(0o640), ..Attrs::default() });
     set(fork, "taken", Attrs { uid: Some(1002), ..Attrs::default() });
     write(&memory, main, "joined", "1\n2\n3\n4\nparent\n");
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "joined").unwrap(), "child\n2\n3\n4\nparent\n");
     let tree = memory.files(&View::Branch(main)).unwrap();
     let node = |path| tree.node(numbers(main, path)).unwrap();
@@ -322,7 +322,7 @@ fn what_lost_a_merge_is_read_again_by_its_hash() {
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     write(&memory, main, "agent_state/s", "of the parent");
     write(&memory, fork, "agent_state/s", "of the child");
-    let outcome = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    let outcome = memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "agent_state/s").unwrap(), "of the child");
     let [conflict] = &outcome.conflicts[..] else { panic!("{:?}", outcome.conflicts) };
     assert_eq!(&*conflict.id, "files/agent_state/s");
@@ -339,7 +339,7 @@ fn what_lost_a_promote_is_read_by_who_may_not_read_the_parent() {
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     write(&memory, main, "s", "of the parent");
     write(&memory, fork, "s", "of the child");
-    let outcome = memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
+    let outcome = memory.merge(&who(), fork, MergeVerb::Promote, false).unwrap();
     assert_eq!(read(&memory, main, "s").unwrap(), "of the child");
     let closed = Viewer { may_read: &|_| false, ..Viewer::UNRESTRICTED };
     let shown = memory.show(fork, ShowTarget::Hash(outcome.conflicts[0].parent.unwrap()), closed).unwrap();
@@ -361,7 +361,7 @@ fn lines_that_lose_are_in_the_entry_of_the_merge() {
     write(&memory, main, "notes", "\0parent");
     let before =
         String::from_utf8(memory.document(&View::Branch(fork), Document::Conflicts).unwrap().to_vec()).unwrap();
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     let entry = memory.lineage_lines(main, false).unwrap().into_iter().find(|line| line.contains("\"op\":\"merge\""));
     for minutes in [before, entry.clone().unwrap()] {
         assert!(minutes.contains(r#"{"side":"child","text":"{\"event_id\":1,\"v\":\"child\"}"}"#), "{minutes}");
@@ -422,10 +422,10 @@ fn a_pull_and_a_promote_leave_each_file_its_number() {
     write(&memory, fork, "of-child", "c");
     let number = |branch, path: &str| memory.files(&View::Branch(branch)).unwrap().resolve(path.as_bytes()).unwrap();
     let before = (number(fork, "a"), number(fork, "of-child"));
-    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Pull, false).unwrap();
     assert_eq!((number(fork, "a"), number(fork, "of-child")), before);
     assert_eq!(read(&memory, fork, "of-parent").unwrap(), "p");
-    memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Promote, false).unwrap();
     assert_eq!((number(fork, "a"), number(fork, "of-child")), before);
     assert_eq!(read(&memory, main, "of-child").unwrap(), "c");
     let head = |branch| memory.snapshot(&View::Branch(branch)).unwrap().head();
@@ -494,7 +494,7 @@ fn in_a_pull_a_rule_that_names_a_side_means_the_same_side_as_in_a_merge() {
         write(&memory, main, path, "parent");
         write(&memory, fork, path, "child");
     }
-    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Pull, false).unwrap();
     assert_eq!(read(&memory, fork, "mine/a").unwrap(), "child");
     assert_eq!(read(&memory, fork, "theirs/a").unwrap(), "parent");
 }

@@ -7,7 +7,7 @@ use engramfs::disk::{Disk, FaultyDisk, ForgetfulDisk};
 use engramfs::journal::{Frame, FrameKind, Journal, JournalError, Replay};
 use engramfs::lineage::{Key, SIGNATURE_BYTES};
 use engramfs::memory::{
-    Environment, Error, FileOp, Hash, Kind, Memory, MergeKind, OpenMode, ShowTarget, VerifyOptions, Viewer, verify_on,
+    Environment, Error, FileOp, Hash, Kind, Memory, MergeVerb, OpenMode, ShowTarget, VerifyOptions, Viewer, verify_on,
 };
 
 use crate::support::{close_unsealed, delete, environment, main_of, make_file, put, who};
@@ -31,7 +31,7 @@ fn store(seed: u8, word: &str) -> (ForgetfulDisk, Hash) {
     memory.commit(&who(), child, vec![text("a", 5), delete("b")]).unwrap();
     memory.commit(&who(), main, vec![text("a", 6)]).unwrap();
     memory.checkpoint(&who(), main, "now", None).unwrap();
-    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
     memory.rollback(&who(), main, "now").unwrap();
     memory.commit(&who(), main, vec![text("d", 7)]).unwrap();
     memory.sync().unwrap();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use engramfs::disk::{Disk, RealDisk};
 use engramfs::journal::{FrameKind, JournalError, JournalFiles};
 use engramfs::lineage::SIGNATURE_BYTES;
-use engramfs::memory::{FILES_ROOT, Memory, MergeKind, OpenMode, Tree, VerifyOptions, View, verify_on};
+use engramfs::memory::{FILES_ROOT, Memory, MergeVerb, OpenMode, Tree, VerifyOptions, View, verify_on};
 use serde_json::{Value, json};
 
 use crate::story::{each_branch, picture};
@@ -146,7 +146,7 @@ fn check(frozen: &Path) {
     assert_eq!(content(&memory)["heads"], expected["heads"], "{frozen:?}, opened for writing");
     let branch = memory.fork(&who(), main_of(&memory), "later", None).unwrap();
     memory.commit(&who(), branch, vec![put("later", Some(vec![1.0, 2.0, 3.0]), Some("of a later build"))]).unwrap();
-    memory.merge(&who(), branch, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), branch, MergeVerb::Merge, false).unwrap();
     memory.close().unwrap();
     verify_on(&disk, &VerifyOptions::default()).unwrap_or_else(|error| panic!("{frozen:?}, gone on with: {error}"));
 }

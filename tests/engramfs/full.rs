@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{
     Attrs, BranchId, EditError, Environment, Error, FILES_ROOT, FileName, FileOp, KEPT_DROPPED, Kind, Memory,
-    MergeKind, NewInode, OpenMode, RangeOp, Setting, SharedLogEntryInput, View, XattrMode,
+    MergeVerb, NewInode, OpenMode, RangeOp, Setting, SharedLogEntryInput, View, XattrMode,
 };
 
 use crate::shrink::run_steps;
@@ -123,7 +123,7 @@ fn merge(memory: &Memory, number: u64) -> Result<(), Error> {
     let child = memory.fork(&who(), main_of(memory), &format!("m{number}"), None)?;
     // A branch that stays would hold what its parent had at the fork.
     let written = write(memory, child, &format!("f{number}"), &noise(number, FILE));
-    let merged = written.and_then(|()| memory.merge(&who(), child, MergeKind::Merge, false).map(drop));
+    let merged = written.and_then(|()| memory.merge(&who(), child, MergeVerb::Merge, false).map(drop));
     if merged.is_err() {
         memory.discard(&who(), child).unwrap();
     }

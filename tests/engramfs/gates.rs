@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Environment, Hash, Memory, MergeKind, MergeOptions, OpenMode, RevertVerb, ReviewRequest, Setting,
+    Actor, BranchId, Environment, Hash, Memory, MergeOptions, MergeVerb, OpenMode, RevertVerb, ReviewRequest, Setting,
     SharedLogEntryInput, Time,
 };
 
@@ -119,7 +119,7 @@ impl Attack {
     }
 
     fn plan(&self) -> (Hash, [Hash; 2]) {
-        let found = self.memory.dry_run(&user(self.child.1), self.child.0, MergeKind::Promote, None).unwrap();
+        let found = self.memory.dry_run(&user(self.child.1), self.child.0, MergeVerb::Promote, None).unwrap();
         let head = |branch| self.memory.snapshot(&engramfs::memory::View::Branch(branch)).unwrap().head();
         (found.plan, [head(self.child.0), head(self.main)])
     }
@@ -164,7 +164,7 @@ impl Attack {
     fn merge(&mut self) {
         let expected = self.passes();
         let uid = [self.child.1, OWNER, 0][self.chance.below(3)];
-        let kind = if self.chance.one_in(2) { MergeKind::Promote } else { MergeKind::Merge };
+        let kind = if self.chance.one_in(2) { MergeVerb::Promote } else { MergeVerb::Merge };
         let done = self.memory.merge_with(&user(uid), self.child.0, kind, MergeOptions::default());
         self.attempts += 1;
         assert_eq!(done.is_ok(), expected, "{done:?} by {uid} at attempt {}", self.attempts);
@@ -174,7 +174,7 @@ impl Attack {
                 self.passed += 1;
                 self.is_proposed = false;
                 self.words.clear();
-                if kind == MergeKind::Merge { self.fork() } else { self.write() }
+                if kind == MergeVerb::Merge { self.fork() } else { self.write() }
             }
         }
     }
@@ -237,7 +237,7 @@ fn a_summary_that_was_written_before_the_base_opens_no_gate() {
     let child = memory.fork(&author, main, "x", None).unwrap();
     let promote = |text: &str| {
         memory.commit(&author, child, vec![put("a", None, Some(text))]).unwrap();
-        let done = memory.merge_with(&author, child, MergeKind::Promote, MergeOptions::default());
+        let done = memory.merge_with(&author, child, MergeVerb::Promote, MergeOptions::default());
         done.map(drop).map_err(|error| error.code())
     };
     let tell = |text: &str| memory.append_log(&author, child, &[SharedLogEntryInput::parse(text).unwrap()]).unwrap();
@@ -261,9 +261,9 @@ fn the_word_of_who_is_no_approver_any_more_opens_no_gate() {
     let child = memory.fork(&author, main, "x", None).unwrap();
     memory.commit(&author, child, vec![put("a", None, Some("text"))]).unwrap();
     memory.propose(&author, child, "").unwrap();
-    let plan = memory.dry_run(&author, child, MergeKind::Merge, None).unwrap().plan;
+    let plan = memory.dry_run(&author, child, MergeVerb::Merge, None).unwrap().plan;
     memory.review(&user(10), main, ReviewRequest { name: "x", plan, approves: true, text: "" }).unwrap();
-    let merge = || memory.merge_with(&author, child, MergeKind::Merge, MergeOptions::default());
+    let merge = || memory.merge_with(&author, child, MergeVerb::Merge, MergeOptions::default());
     approvers("uid:11");
     assert_eq!(merge().map(drop).map_err(|error| error.code()), Err("gate_pending"));
     approvers("uid:10 uid:11");
@@ -279,7 +279,7 @@ fn the_lineage_of_the_parent_has_what_approvers_said_of_a_proposal() {
     let child = memory.fork(&author, main, "x", None).unwrap();
     memory.commit(&author, child, vec![put("a", None, Some("text"))]).unwrap();
     memory.propose(&author, child, "").unwrap();
-    let plan = memory.dry_run(&author, child, MergeKind::Merge, None).unwrap().plan;
+    let plan = memory.dry_run(&author, child, MergeVerb::Merge, None).unwrap().plan;
     for (approves, op, text) in [(false, "reject", "cites no source"), (true, "approve", "it does")] {
         memory.review(&user(10), main, ReviewRequest { name: "x", plan, approves, text }).unwrap();
         let line = memory.lineage_lines(main, false).unwrap().pop().unwrap();
@@ -300,11 +300,11 @@ fn pulls_reverts_writes_and_discards_pass_a_gate() {
     }
     let commit = |branch, id: &str| memory.commit(&who, branch, vec![put(id, None, Some("text"))]).unwrap();
     commit(main, "a");
-    memory.merge(&who, x, MergeKind::Pull, false).unwrap();
+    memory.merge(&who, x, MergeVerb::Pull, false).unwrap();
     commit(x, "b");
     memory.undo(&who, x, RevertVerb::Undo, 1, false).unwrap();
     commit(below, "c");
-    let refused = memory.merge(&who, below, MergeKind::Promote, false).unwrap_err();
+    let refused = memory.merge(&who, below, MergeVerb::Promote, false).unwrap_err();
     assert_eq!(refused.code(), "gate_pending", "a control");
     memory.discard(&who, below).unwrap();
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Attrs, BranchId, FILES_ROOT, FileName, FileOp, Memory, MergeKind, NewInode, RenameMode, Setting, Time, View,
+    Attrs, BranchId, FILES_ROOT, FileName, FileOp, Memory, MergeVerb, NewInode, RenameMode, Setting, Time, View,
 };
 
 use crate::shrink::run_steps;
@@ -74,13 +74,13 @@ fn watch_numbers(seed: u64, steps: &[(usize, u64)]) {
         let before = births(&memory, x);
         let mut joins = false;
         match what {
-            0 | 1 => joins = memory.merge(&who(), x, MergeKind::Pull, false).is_ok(),
-            2 | 3 => joins = memory.merge(&who(), x, MergeKind::Promote, false).is_ok(),
+            0 | 1 => joins = memory.merge(&who(), x, MergeVerb::Pull, false).is_ok(),
+            2 | 3 => joins = memory.merge(&who(), x, MergeVerb::Promote, false).is_ok(),
             4 => drop(memory.rollback(&who(), x, "v").unwrap()),
             5 => {
                 let y = memory.fork(&who(), main, "y", None).unwrap();
                 (0..3).for_each(|_| edit(&memory, y, chance));
-                memory.merge(&who(), y, MergeKind::Merge, false).unwrap();
+                memory.merge(&who(), y, MergeVerb::Merge, false).unwrap();
             }
             number => edit(&memory, if *number < 8 { main } else { x }, chance),
         }

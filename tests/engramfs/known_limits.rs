@@ -1,7 +1,7 @@
 //! What the page lists as known limits, so that it stays true, or the page learns when it is not.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Attrs, BranchId, FILES_ROOT, FileName, FileOp, Memory, MergeKind, Setting, Time, View};
+use engramfs::memory::{Attrs, BranchId, FILES_ROOT, FileName, FileOp, Memory, MergeVerb, Setting, Time, View};
 
 use crate::files::{read, write};
 use crate::support::{main_of, open, who};
@@ -25,11 +25,11 @@ fn set_time(memory: &Memory, branch: BranchId, path: &str, time: i64) {
 #[test]
 fn in_a_pull_the_parents_file_wins_where_two_have_equal_times() {
     for (kind, of_main, of_child, expected) in [
-        (MergeKind::Pull, 5, 5, "of main"),
-        (MergeKind::Pull, 5, 6, "of the child"),
-        (MergeKind::Pull, 6, 5, "of main"),
-        (MergeKind::Promote, 5, 5, "of the child"),
-        (MergeKind::Promote, 6, 5, "of main"),
+        (MergeVerb::Pull, 5, 5, "of main"),
+        (MergeVerb::Pull, 5, 6, "of the child"),
+        (MergeVerb::Pull, 6, 5, "of main"),
+        (MergeVerb::Promote, 5, 5, "of the child"),
+        (MergeVerb::Promote, 6, 5, "of main"),
     ] {
         let (memory, main, child) = forked("f");
         for (branch, bytes, time) in [(main, "of main", of_main), (child, "of the child", of_child)] {
@@ -37,7 +37,7 @@ fn in_a_pull_the_parents_file_wins_where_two_have_equal_times() {
             set_time(&memory, branch, "f", time);
         }
         memory.merge(&who(), child, kind, false).unwrap();
-        let received = if kind == MergeKind::Pull { child } else { main };
+        let received = if kind == MergeVerb::Pull { child } else { main };
         assert_eq!(read(&memory, received, "f").as_deref(), Some(expected), "{kind:?}, {of_main} and {of_child}");
     }
 }
@@ -53,7 +53,7 @@ fn a_later_name_in_its_directory_makes_a_delete_look_later() {
         if later_name {
             write(&memory, child, "d/other", "which has nothing to do with it");
         }
-        memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+        memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
         assert_eq!(read(&memory, main, "d/f").as_deref(), expected, "a later name: {later_name}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use engramfs::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Document, Environment, FileName, FileOp, Hash, Kind, Memory, MergeKind, OpenMode,
+    Actor, Attrs, BranchId, Document, Environment, FileName, FileOp, Hash, Kind, Memory, MergeVerb, OpenMode,
     RevertVerb, Setting, ShowTarget, Side, Time, View, Viewer,
 };
 
@@ -24,7 +24,7 @@ fn contradicting(memory: &Memory) -> (BranchId, BranchId) {
 }
 
 fn is_refused(memory: &Memory, fork: BranchId) -> bool {
-    memory.merge(&who(), fork, MergeKind::Merge, false).is_err_and(|error| error.kind() == Kind::Conflict)
+    memory.merge(&who(), fork, MergeVerb::Merge, false).is_err_and(|error| error.kind() == Kind::Conflict)
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn all_three_versions_of_an_open_conflict_are_readable() {
     // Something of one's own: write it, and take the child's.
     write(&memory, fork, "core/plan", "of both\n");
     memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Child).unwrap();
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "of both\n");
 }
 
@@ -56,7 +56,7 @@ fn what_is_resolved_under_another_strategy_counts_once_it_is_manual() {
     for (branch, text) in [(fork, "child"), (main, "parent")] {
         memory.commit(&who(), branch, vec![put("tea", None, Some(text))]).unwrap();
     }
-    let decided = || memory.merge(&who(), fork, MergeKind::Merge, true).unwrap().conflicts[0].decision;
+    let decided = || memory.merge(&who(), fork, MergeVerb::Merge, true).unwrap().conflicts[0].decision;
     let resolve = |side| memory.resolve_conflict(&who(), fork, "tea", side).unwrap();
     // Under newest-wins, which takes the parent's.
     assert_eq!(
@@ -74,13 +74,13 @@ fn a_conflict_by_hand_blocks_the_merge_until_it_is_resolved() {
     let (main, fork) = contradicting(&memory);
     memory.commit(&who(), fork, vec![put("tea", None, Some("of the child"))]).unwrap();
     let records = || memory.status(&View::Branch(main)).unwrap()["records"].clone();
-    let error = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap_err();
+    let error = memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap_err();
     assert_eq!(error.kind(), Kind::Conflict);
     assert_eq!((read(&memory, main, "core/plan").unwrap().as_str(), records()), ("parent\n", 0.into()));
     memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent).unwrap();
     let entries = memory.lineage_lines(fork, false).unwrap();
     assert!(entries.iter().any(|line| line.contains(r#""id":"files/core/plan","text":"parent""#)), "{entries:#?}");
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!((read(&memory, main, "core/plan").unwrap().as_str(), records()), ("parent\n", 1.into()));
 }
 
@@ -99,7 +99,7 @@ fn writing_the_file_resolves_a_conflict_that_was_shown() {
     memory.document(&View::Branch(fork), Document::Conflicts).unwrap();
     let entries = memory.lineage_lines(fork, false).unwrap();
     assert_eq!(entries.iter().filter(|line| line.contains(r#""op":"resolve""#)).count(), 2, "{entries:#?}");
-    let outcome = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    let outcome = memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(outcome.conflicts[0].decision, Some(Side::Child));
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "both, and better\n");
     let head = memory.snapshot(&View::Branch(main)).unwrap().head();
@@ -119,7 +119,7 @@ fn the_hint_of_a_conflict_says_what_decides_it() {
     write(&memory, main, "core/plan", "base\n");
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     let hint = || {
-        let error = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap_err();
+        let error = memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap_err();
         assert_eq!(error.code(), "conflicts");
         error.hint().into_owned()
     };
@@ -137,7 +137,7 @@ fn the_hint_of_a_conflict_says_what_decides_it() {
     let of_file = hint();
     assert!(of_file.contains("a file is resolved as well by writing it") && !of_file.contains("unit"), "{of_file}");
     write(&memory, fork, "core/plan", "both\n");
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "u/a").unwrap() + &read(&memory, main, "core/plan").unwrap(), "of both\nboth\n");
 }
 
@@ -153,7 +153,7 @@ fn what_was_shown_is_forgotten_when_the_store_is_closed_until_it_is_shown_again(
     write(&memory, fork, "core/plan", "of what nobody remembers\n");
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "both\n");
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "both\n");
 }
 
@@ -185,7 +185,7 @@ fn listeners_hear_of_what_a_dry_run_commits() {
     for branch in [main, fork] {
         write(&memory, branch, "note", "written just now\n");
     }
-    memory.merge(&who(), fork, MergeKind::Merge, true).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, true).unwrap();
     let heard = heard.lock().unwrap();
     assert!([main, fork].iter().all(|branch| heard.contains(&(*branch, "files"))), "{heard:?}");
 }
@@ -194,15 +194,15 @@ fn listeners_hear_of_what_a_dry_run_commits() {
 fn a_dry_run_shows_a_conflict_as_well_and_deleting_the_file_resolves_it() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = contradicting(&memory);
-    assert!(memory.merge(&who(), fork, MergeKind::Pull, true).unwrap().is_blocked());
+    assert!(memory.merge(&who(), fork, MergeVerb::Pull, true).unwrap().is_blocked());
     // What was written before it, and gathered after it, resolves nothing.
     assert!(is_refused(&memory, fork));
     let tree = memory.files(&View::Branch(fork)).unwrap();
     let unlink =
         FileOp::Unlink { parent: tree.resolve(b"core").unwrap(), name: FileName::new(b"plan").unwrap(), keep: false };
     memory.edit(&who(), fork, unlink).unwrap();
-    assert!(!memory.merge(&who(), fork, MergeKind::Merge, true).unwrap().is_blocked());
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    assert!(!memory.merge(&who(), fork, MergeVerb::Merge, true).unwrap().is_blocked());
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan"), None);
 }
 
@@ -218,7 +218,7 @@ fn a_write_resolves_nothing_where_the_parent_went_on_or_words_had_resolved_it() 
     write(&memory, fork, "core/plan", "void\n");
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "now it is known\n");
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "now it is known\n");
 }
 
@@ -233,7 +233,7 @@ fn words_that_resolved_nothing_leave_it_to_a_write() {
     assert_eq!(resolved.unwrap_err().kind(), Kind::NotFound);
     write(&memory, main, "core/plan", "parent\n");
     write(&memory, fork, "core/plan", "both\n");
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "both\n");
 }
 
@@ -248,7 +248,7 @@ fn nobody_is_told_that_a_file_will_replace_a_directory_that_holds_something() {
     let refused = memory.resolve_conflict(&who(), fork, "files/n", Side::Child).unwrap_err();
     assert_eq!((refused.kind(), refused.code()), (Kind::Invalid, "folder_in_the_way"));
     memory.resolve_conflict(&who(), fork, "files/n", Side::Parent).unwrap();
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "n/in").unwrap(), "held");
 }
 
@@ -258,7 +258,7 @@ fn only_who_was_shown_a_conflict_resolves_it_by_writing_and_not_by_a_change_of_m
     let (main, fork) = contradicting(&memory);
     let other = Actor { uid: 1001, gid: 1001, name: "bob".into() };
     memory.set(&who(), main, Setting::Rules, "core/** text manual").unwrap();
-    assert!(memory.merge(&other, fork, MergeKind::Promote, false).is_err());
+    assert!(memory.merge(&other, fork, MergeVerb::Promote, false).is_err());
     write(&memory, fork, "core/plan", "of one who knows nothing\n");
     assert!(is_refused(&memory, fork));
     let inode = memory.files(&View::Branch(fork)).unwrap().resolve(b"core/plan").unwrap();
@@ -266,7 +266,7 @@ fn only_who_was_shown_a_conflict_resolves_it_by_writing_and_not_by_a_change_of_m
     memory.edit(&who(), fork, FileOp::SetAttr { inode, attrs }).unwrap();
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "of one who knows\n");
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "of one who knows\n");
 }
 
@@ -276,7 +276,7 @@ fn what_was_shown_before_a_promote_counts_no_more_after_it() {
     let (main, fork) = contradicting(&memory);
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "both\n");
-    memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Promote, false).unwrap();
     // The parent goes back to the very version that was shown.
     write(&memory, main, "core/plan", "parent\n");
     write(&memory, fork, "core/plan", "child\n");
@@ -294,7 +294,7 @@ fn what_was_shown_still_counts_after_something_else_was_taken_back() {
     memory.undo(&who(), fork, RevertVerb::Undo, 1, false).unwrap();
     assert_eq!(texts(&memory, &View::Branch(fork)), [], "a control: the record was taken back");
     write(&memory, fork, "core/plan", "both\n");
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "both\n");
 }
 
@@ -305,7 +305,7 @@ fn a_write_that_resolves_a_conflict_is_held_against_the_rules_of_the_parent() {
     memory.set(&who(), main, Setting::Rules, "core/** text manual append").unwrap();
     assert!(is_refused(&memory, fork));
     write(&memory, fork, "core/plan", "both\n");
-    let error = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap_err();
+    let error = memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap_err();
     assert_eq!(error.kind(), Kind::NotPermitted);
     assert_eq!(read(&memory, main, "core/plan").unwrap(), "parent\n");
 }
@@ -316,9 +316,9 @@ fn a_conflict_that_a_pull_showed_is_resolved_for_the_pull() {
     let (main, fork) = contradicting(&memory);
     // Only the branch itself leaves it to somebody's hand.
     memory.set(&who(), main, Setting::Rules, "** whole parent-wins").unwrap();
-    assert!(memory.merge(&who(), fork, MergeKind::Pull, false).is_err());
+    assert!(memory.merge(&who(), fork, MergeVerb::Pull, false).is_err());
     write(&memory, fork, "core/plan", "both\n");
-    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Pull, false).unwrap();
     assert_eq!(read(&memory, fork, "core/plan").unwrap(), "both\n");
 }
 
@@ -328,10 +328,10 @@ fn a_conflict_that_only_a_pull_has_is_resolved_in_words() {
     let (main, fork) = contradicting(&memory);
     // The branch has the rules that it inherited.
     memory.set(&who(), main, Setting::Rules, "core/** never").unwrap();
-    assert!(memory.merge(&who(), fork, MergeKind::Merge, true).unwrap().conflicts.is_empty());
-    assert!(memory.merge(&who(), fork, MergeKind::Pull, false).is_err());
+    assert!(memory.merge(&who(), fork, MergeVerb::Merge, true).unwrap().conflicts.is_empty());
+    assert!(memory.merge(&who(), fork, MergeVerb::Pull, false).is_err());
     memory.resolve_conflict(&who(), fork, "files/core/plan", Side::Parent).unwrap();
-    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Pull, false).unwrap();
     assert_eq!(read(&memory, fork, "core/plan").unwrap(), "parent\n");
 }
 
@@ -384,7 +384,7 @@ fn a_write_of_a_record_does_not_resolve_its_conflict() {
     put_tea(fork, "of both");
     assert!(is_refused(&memory, fork));
     memory.resolve_conflict(&who(), fork, "tea", Side::Child).unwrap();
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
 }
 
 #[test]
@@ -397,11 +397,11 @@ fn a_write_that_could_not_be_noted_resolves_the_conflict_at_the_next_try() {
         assert!(is_refused(&memory, fork));
         write(&memory, fork, "core/plan", "of both\n");
         faulty.plan(Fault::once(nth, &[DiskCall::Write], libc::ENOSPC));
-        let first = memory.merge(&who(), fork, MergeKind::Merge, false);
+        let first = memory.merge(&who(), fork, MergeVerb::Merge, false);
         faulty.clear();
         if first.is_err() {
             failures += 1;
-            memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+            memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
         }
         assert_eq!(read(&memory, main, "core/plan").unwrap(), "of both\n", "a failure at write {nth}");
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Kind, Memory, MergeKind, MergeOptions, MergeResult, Query, RevertVerb, Revision, Setting, Side, View,
+    BranchId, Kind, Memory, MergeOptions, MergeResult, MergeVerb, Query, RevertVerb, Revision, Setting, Side, View,
 };
 
 use crate::shrink::run_steps;
@@ -20,7 +20,7 @@ use branch::{ModelBranch, three_way};
 enum Action {
     Write,
     Fork,
-    Join(MergeKind),
+    Join(MergeVerb),
     Discard,
     CheckpointOrRollback,
     Strategy,
@@ -43,9 +43,9 @@ impl Step {
         let action = match chance.below(26) {
             0..=7 => Write,
             8..=10 => Fork,
-            11..=12 => Join(MergeKind::Merge),
-            13 => Join(MergeKind::Promote),
-            14 => Join(MergeKind::Pull),
+            11..=12 => Join(MergeVerb::Merge),
+            13 => Join(MergeVerb::Promote),
+            14 => Join(MergeVerb::Pull),
             15 => Discard,
             16 => CheckpointOrRollback,
             17 => Strategy,
@@ -254,17 +254,17 @@ impl Harness {
         self.ids.insert(self.branches.len() - 1, id);
     }
 
-    fn join(&mut self, at: usize, join: MergeKind) {
+    fn join(&mut self, at: usize, join: MergeVerb) {
         let Some(parent) = self.branches[at].parent else {
             assert_eq!(self.memory.merge(&who(), self.ids[&at], join, false).unwrap_err().kind(), Kind::Invalid);
             return;
         };
-        let strategy = self.branches[if join == MergeKind::Pull { at } else { parent }].strategy;
+        let strategy = self.branches[if join == MergeVerb::Pull { at } else { parent }].strategy;
         let expected = self.merged(at, parent, strategy);
         let dry = self.memory.merge(&who(), self.ids[&at], join, true).unwrap();
         let done = self.memory.merge(&who(), self.ids[&at], join, false);
         self.tick();
-        if join == MergeKind::Merge && self.has_children(at) {
+        if join == MergeVerb::Merge && self.has_children(at) {
             assert_eq!(done.unwrap_err().kind(), Kind::NotEmpty);
             return;
         }
@@ -279,21 +279,21 @@ impl Harness {
         self.enact(at, parent, join, merged);
     }
 
-    fn enact(&mut self, at: usize, parent: usize, join: MergeKind, merged: ModelBranch) {
+    fn enact(&mut self, at: usize, parent: usize, join: MergeVerb, merged: ModelBranch) {
         let (records, graves) = (merged.records, merged.graves);
         let values: BTreeMap<String, String> =
             records.iter().map(|(id, (text, _))| (id.clone(), text.clone())).collect();
-        if join == MergeKind::Pull {
+        if join == MergeVerb::Pull {
             self.branches[at].base = self.branches[parent].values();
         } else {
             self.branches[parent].records.clone_from(&records);
             self.branches[parent].graves.clone_from(&graves);
             // What was merged comes back as it was before.
-            if join == MergeKind::Promote {
+            if join == MergeVerb::Promote {
                 self.branches[at].base = values;
             }
         }
-        if join == MergeKind::Merge {
+        if join == MergeVerb::Merge {
             self.branches[at].alive = false;
             assert_eq!(self.memory.info(self.ids[&at]).unwrap_err().kind(), Kind::Gone);
         } else {
@@ -301,13 +301,13 @@ impl Harness {
             self.branches[at].graves = graves;
             self.branches[at].note(self.memory.last_seq());
         }
-        if join != MergeKind::Pull {
+        if join != MergeVerb::Pull {
             self.branches[parent].note(self.memory.last_seq());
         }
     }
 
     /// Resolves every conflict for one side by hand, and tries again.
-    fn resolve_all(&mut self, at: usize, parent: usize, join: MergeKind) {
+    fn resolve_all(&mut self, at: usize, parent: usize, join: MergeVerb) {
         let side = if self.chance.one_in(2) { Side::Child } else { Side::Parent };
         let dry = self.memory.merge(&who(), self.ids[&at], join, true).unwrap();
         for conflict in &dry.conflicts {
@@ -315,7 +315,7 @@ impl Harness {
         }
         let word = if side == Side::Child { "child-wins" } else { "parent-wins" };
         let merged = self.merged(at, parent, word).unwrap();
-        if join == MergeKind::Merge && self.has_children(at) {
+        if join == MergeVerb::Merge && self.has_children(at) {
             return;
         }
         self.memory.merge(&who(), self.ids[&at], join, false).unwrap();

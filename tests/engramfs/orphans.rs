@@ -2,7 +2,7 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Hash, Memory, MergeKind, NewInode, TreeError, View,
+    Attrs, BranchId, EditError, FILES_ROOT, FileName, FileOp, Hash, Memory, MergeVerb, NewInode, TreeError, View,
 };
 
 use crate::support::{main_of, open, verify, who};
@@ -96,9 +96,9 @@ fn what_takes_the_name_of_an_open_file_leaves_it_to_its_handles() {
             memory.edit(&who(), giver, FileOp::Unlink { parent: FILES_ROOT, name: name(path), keep: false }).unwrap();
         }
         match how {
-            "merge" => drop(memory.merge(&who(), fork, MergeKind::Merge, false).unwrap()),
-            "pull" => drop(memory.merge(&who(), fork, MergeKind::Pull, false).unwrap()),
-            "promote" => drop(memory.merge(&who(), fork, MergeKind::Promote, false).unwrap()),
+            "merge" => drop(memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap()),
+            "pull" => drop(memory.merge(&who(), fork, MergeVerb::Pull, false).unwrap()),
+            "promote" => drop(memory.merge(&who(), fork, MergeVerb::Promote, false).unwrap()),
             _ => drop(memory.rollback(&who(), main, "empty").unwrap()),
         }
         let tree = memory.files(&View::Branch(receiver)).unwrap();

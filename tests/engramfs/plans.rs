@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Document, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, MergeOptions, MergeResult, Setting,
+    BranchId, Document, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeOptions, MergeResult, MergeVerb, Setting,
     ShowTarget, View, Viewer,
 };
 
 use crate::files::{read, try_write, write};
 use crate::support::{Chance, delete, main_of, open, put, rounds, verify, who};
 
-fn dry(memory: &Memory, branch: BranchId, merge: MergeKind) -> MergeResult {
+fn dry(memory: &Memory, branch: BranchId, merge: MergeVerb) -> MergeResult {
     memory.merge(&who(), branch, merge, true).unwrap()
 }
 
@@ -48,11 +48,11 @@ fn what_a_rule_leaves_out_is_named_and_stays_readable() {
     let memory = open(&disk).unwrap();
     let (main, fork) = with_left_out(&memory);
     let wanted = ["files/cache/new/deep", "files/cache/old", "files/gone.tmp"];
-    for merge in [MergeKind::Merge, MergeKind::Promote] {
+    for merge in [MergeVerb::Merge, MergeVerb::Promote] {
         assert_eq!(named(&dry(&memory, fork, merge)), wanted);
     }
     let head = memory.status(&View::Branch(fork)).unwrap()["head"].as_str().unwrap().to_owned();
-    let done = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    let done = memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(named(&done), wanted);
     assert_eq!(read(&memory, main, "cache/old").unwrap(), "base\n");
     assert_eq!(read(&memory, main, "cache/keep/a").unwrap(), "merges\n");
@@ -79,15 +79,15 @@ fn a_pull_names_what_it_leaves_out_of_the_parent() {
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     write(&memory, main, "of.tmp", "parent\n");
     write(&memory, fork, "own.tmp", "child\n");
-    assert_eq!(named(&memory.merge(&who(), fork, MergeKind::Pull, false).unwrap()), ["files/of.tmp"]);
+    assert_eq!(named(&memory.merge(&who(), fork, MergeVerb::Pull, false).unwrap()), ["files/of.tmp"]);
     assert_eq!(read(&memory, fork, "of.tmp"), None);
     let diff = String::from_utf8(memory.document(&View::Branch(fork), Document::Diff).unwrap().to_vec()).unwrap();
     let lines: Vec<serde_json::Value> = diff.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let left_out = lines.iter().find(|line| line["path"] == "files/of.tmp").unwrap();
     assert_eq!(left_out["change"], "deleted");
     // What the pull left out is in the base now, and so is missing in the branch.
-    assert_eq!(named(&dry(&memory, fork, MergeKind::Merge)), ["files/of.tmp", "files/own.tmp"]);
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    assert_eq!(named(&dry(&memory, fork, MergeVerb::Merge)), ["files/of.tmp", "files/own.tmp"]);
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "of.tmp").unwrap(), "parent\n");
 }
 
@@ -98,7 +98,7 @@ fn a_merge_is_done_if_its_plan_is_the_one_that_was_asked_for() {
     memory.commit(&who(), main, vec![put("a", None, Some("base"))]).unwrap();
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     memory.commit(&who(), fork, vec![put("a", None, Some("child"))]).unwrap();
-    for merge in [MergeKind::Pull, MergeKind::Promote, MergeKind::Merge] {
+    for merge in [MergeVerb::Pull, MergeVerb::Promote, MergeVerb::Merge] {
         let plan = dry(&memory, fork, merge).plan;
         memory.commit(&who(), fork, vec![put("a", None, Some(&format!("{merge:?}")))]).unwrap();
         memory.commit(&who(), main, vec![put("a", None, Some(&format!("of main {merge:?}")))]).unwrap();
@@ -111,7 +111,7 @@ fn a_merge_is_done_if_its_plan_is_the_one_that_was_asked_for() {
         assert_eq!((blocked.status, blocked.blockers[0].code()), ("blocked", "plan_changed"));
         let plan = Some(blocked.plan);
         memory.commit(&who(), main, vec![put("elsewhere", None, Some("main goes on"))]).unwrap();
-        let plan = if merge == MergeKind::Pull { Some(dry(&memory, fork, merge).plan) } else { plan };
+        let plan = if merge == MergeVerb::Pull { Some(dry(&memory, fork, merge).plan) } else { plan };
         let done = memory.merge_with(&who(), fork, merge, MergeOptions { plan, ..MergeOptions::default() }).unwrap();
         assert_eq!(Some(done.plan), plan);
     }
@@ -125,7 +125,7 @@ fn the_id_under_which_a_version_is_kept_is_in_the_plan() {
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     memory.commit(&who(), fork, vec![put("a", None, Some("child"))]).unwrap();
     memory.commit(&who(), main, vec![put("a", None, Some("parent"))]).unwrap();
-    let planned = || dry(&memory, fork, MergeKind::Merge).plan;
+    let planned = || dry(&memory, fork, MergeVerb::Merge).plan;
     let plan = planned();
     memory.commit(&who(), main, vec![put("a~y", None, Some("no id that the merge gives"))]).unwrap();
     assert_eq!(planned(), plan, "a control");
@@ -141,15 +141,15 @@ fn settings_and_the_branch_are_in_the_plan() {
     for fork in forks {
         memory.commit(&who(), fork, vec![put("a", None, Some("child"))]).unwrap();
     }
-    let mut plans = vec![dry(&memory, forks[0], MergeKind::Merge).plan, dry(&memory, forks[1], MergeKind::Merge).plan];
+    let mut plans = vec![dry(&memory, forks[0], MergeVerb::Merge).plan, dry(&memory, forks[1], MergeVerb::Merge).plan];
     let of_parent = [(Setting::Strategy, "manual"), (Setting::Rules, "* whole"), (Setting::Gate, "deletes 9")];
     for (setting, value) in of_parent {
         memory.set(&who(), main, setting, value).unwrap();
-        plans.push(dry(&memory, forks[0], MergeKind::Merge).plan);
+        plans.push(dry(&memory, forks[0], MergeVerb::Merge).plan);
     }
     // What the branch itself has set counts for a pull alone.
     memory.set(&who(), forks[0], Setting::Strategy, "child-wins").unwrap();
-    assert_eq!(dry(&memory, forks[0], MergeKind::Merge).plan, *plans.last().unwrap());
+    assert_eq!(dry(&memory, forks[0], MergeVerb::Merge).plan, *plans.last().unwrap());
     plans.sort();
     plans.dedup();
     assert_eq!(plans.len(), 5);
@@ -200,7 +200,7 @@ fn a_plan_stays_while_the_parent_touches_nothing_of_it() {
         let mut known: BTreeMap<Touched, String> = BTreeMap::new();
         for round in 0..40 {
             let of_child: Vec<usize> = (0..6).collect();
-            let plan = dry(&memory, fork, MergeKind::Merge).plan.to_string();
+            let plan = dry(&memory, fork, MergeVerb::Merge).plan.to_string();
             let there = touched(&memory, main, &of_child);
             match known.get(&there) {
                 Some(before) => {
@@ -235,7 +235,7 @@ fn a_result_counts_what_is_put_and_what_is_deleted_apart() {
     memory
         .commit(&who(), main, vec![put("c", None, Some("parent")), put("other", None, Some("o")), delete("d")])
         .unwrap();
-    for merge in [MergeKind::Pull, MergeKind::Promote] {
+    for merge in [MergeVerb::Pull, MergeVerb::Promote] {
         let counts = dry(&memory, fork, merge).counts;
         assert_eq!((counts.put, counts.deleted), (2, 1), "{merge:?}");
     }
@@ -253,9 +253,9 @@ fn files_are_counted_as_the_receiving_branch_changes_and_directories_by_other_en
     }
     write(&memory, main, "same", "s");
     write(&memory, main, "of/parent", "p");
-    let pull = dry(&memory, fork, MergeKind::Pull).counts;
+    let pull = dry(&memory, fork, MergeVerb::Pull).counts;
     assert_eq!((pull.put, pull.deleted, pull.files), (0, 0, 1), "the file in of/");
-    memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Promote, false).unwrap();
     let counted = |op: &str, branch: &str| {
         let lines = memory.lineage_lines(main, false).unwrap();
         let mut entries = lines.iter().rev().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
@@ -270,15 +270,15 @@ fn a_plan_of_a_pull_changes_with_all_that_the_parent_has_and_with_the_branchs_ow
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
     let fork = memory.fork(&who(), main, "x", None).unwrap();
-    let mut plans = vec![dry(&memory, fork, MergeKind::Pull).plan];
+    let mut plans = vec![dry(&memory, fork, MergeVerb::Pull).plan];
     memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
-    assert_eq!(dry(&memory, fork, MergeKind::Pull).plan, plans[0], "what the parent has set counts for merges");
+    assert_eq!(dry(&memory, fork, MergeVerb::Pull).plan, plans[0], "what the parent has set counts for merges");
     memory.set(&who(), fork, Setting::Strategy, "child-wins").unwrap();
-    plans.push(dry(&memory, fork, MergeKind::Pull).plan);
+    plans.push(dry(&memory, fork, MergeVerb::Pull).plan);
     memory.commit(&who(), main, vec![put("of main", None, Some("parent"))]).unwrap();
-    plans.push(dry(&memory, fork, MergeKind::Pull).plan);
+    plans.push(dry(&memory, fork, MergeVerb::Pull).plan);
     memory.commit(&who(), fork, vec![put("own", None, Some("child"))]).unwrap();
-    plans.push(dry(&memory, fork, MergeKind::Pull).plan);
+    plans.push(dry(&memory, fork, MergeVerb::Pull).plan);
     plans.sort();
     plans.dedup();
     assert_eq!(plans.len(), 4);
@@ -323,7 +323,7 @@ fn conflicts_list_all_that_both_sides_changed_and_a_result_what_differs() {
     let file = lines.iter().find(|line| line["path"] == "files/joined").unwrap();
     assert_eq!(file.get("base_text"), None, "{file}");
     assert!(listed(View::Branch(main)).is_empty() && listed(View::Checkpoint(fork, "v1".into())).is_empty());
-    let result = memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    let result = memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(result.conflicts.iter().map(|conflict| &*conflict.id).collect::<Vec<_>>(), ["other"]);
     let entry = memory.lineage_lines(main, false).unwrap().pop().unwrap();
     let entry: serde_json::Value = serde_json::from_str(&entry).unwrap();
@@ -343,7 +343,7 @@ fn forks_checkpoints_and_merges_keep_the_time_of_a_delete_until_the_record_is_wr
         memory.commit(&who(), below, vec![delete("a")]).unwrap();
         memory.commit(&who(), main, vec![put("a", None, Some("later")), put("b", None, Some("later"))]).unwrap();
         memory.commit(&who(), below, vec![delete("b")]).unwrap();
-        memory.merge(&who(), below, MergeKind::Merge, false).unwrap();
+        memory.merge(&who(), below, MergeVerb::Merge, false).unwrap();
         memory.checkpoint(&who(), child, "v1", None).unwrap();
         memory.seal().unwrap();
         drop(memory);
@@ -352,8 +352,8 @@ fn forks_checkpoints_and_merges_keep_the_time_of_a_delete_until_the_record_is_wr
         if written_again {
             memory.commit(&who(), last, vec![put("a", None, Some("again"))]).unwrap();
         }
-        memory.merge(&who(), last, MergeKind::Merge, false).unwrap();
-        memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+        memory.merge(&who(), last, MergeVerb::Merge, false).unwrap();
+        memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
         let expected = if written_again { "again" } else { "later" };
         assert_eq!(crate::support::texts(&memory, &View::Branch(main)), [("a".to_owned(), expected.to_owned())]);
     }
@@ -373,7 +373,7 @@ fn keep_both_decides_files_as_newest_wins_does() {
         for (branch, text) in sides {
             write(&memory, branch, "f", text);
         }
-        let result = memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+        let result = memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
         assert_eq!((result.conflicts.len(), read(&memory, main, "f").as_deref()), (1, Some(expected)));
         let tree = memory.files(&View::Branch(main)).unwrap();
         assert_eq!(tree.entries(FILES_ROOT, None).unwrap().count(), 1, "no file has another name");
@@ -395,7 +395,7 @@ fn no_rule_that_restricts_writes_binds_a_pull_or_a_rollback() {
         write(&memory, main, path, text);
     }
     let found = || ["logs/l", "plans/p"].map(|path| read(&memory, fork, path).unwrap());
-    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Pull, false).unwrap();
     assert_eq!(found(), ["other", "new"]);
     memory.rollback(&who(), fork, "v1").unwrap();
     assert_eq!(found(), ["one", "old"]);
@@ -411,7 +411,7 @@ fn the_heads_of_base_and_parent_are_each_in_the_plan_of_a_pull() {
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     let plan_at = |bytes: &str| {
         write(&memory, main, "a.tmp", bytes);
-        let result = dry(&memory, fork, MergeKind::Pull);
+        let result = dry(&memory, fork, MergeVerb::Pull);
         assert_eq!((named(&result), result.counts.put, result.counts.files), (vec!["files/a.tmp"], 0, 0));
         result.plan
     };
@@ -420,7 +420,7 @@ fn the_heads_of_base_and_parent_are_each_in_the_plan_of_a_pull() {
     assert_eq!(plan_at("two"), two, "all is as it was");
     // The base goes on to what the parent has for this moment, and nothing else does.
     write(&memory, main, "a.tmp", "four");
-    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Pull, false).unwrap();
     assert_eq!(read(&memory, fork, "a.tmp").unwrap(), "one");
     assert!(plan_at("two") != two, "the base's head is another one");
 }
@@ -433,7 +433,7 @@ fn after_a_promote_the_parents_new_content_is_the_branchs_own_and_its_base() {
     memory.commit(&who(), fork, vec![put("of x", None, Some("child"))]).unwrap();
     memory.commit(&who(), main, vec![put("of main", None, Some("parent"))]).unwrap();
     write(&memory, main, "note", "parent\n");
-    memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Promote, false).unwrap();
     let [of_main, of_fork] = [main, fork].map(|branch| memory.status(&View::Branch(branch)).unwrap());
     assert_eq!((&of_fork["head"], &of_fork["base"]), (&of_main["head"], &of_main["head"]));
     assert_eq!((&of_fork["records"], &of_fork["own_edits"]), (&2.into(), &0.into()));
@@ -449,7 +449,7 @@ fn after_a_fork_and_after_a_pull_the_base_is_what_the_parent_has() {
     assert_eq!(figure(fork, "base"), figure(main, "head"));
     memory.commit(&who(), fork, vec![put("of x", None, Some("child"))]).unwrap();
     memory.commit(&who(), main, vec![put("of main", None, Some("new"))]).unwrap();
-    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Pull, false).unwrap();
     assert_eq!(figure(fork, "base"), figure(main, "head"));
     assert_ne!(figure(fork, "base"), figure(fork, "head"), "a control");
     assert_eq!((figure(fork, "records"), figure(fork, "own_edits")), (2.into(), 1.into()));
@@ -459,7 +459,7 @@ fn after_a_fork_and_after_a_pull_the_base_is_what_the_parent_has() {
 fn after_a_promote_a_branch_has_the_parents_files_where_a_rule_is_never() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let (main, fork) = with_left_out(&memory);
-    let done = memory.merge(&who(), fork, MergeKind::Promote, false).unwrap();
+    let done = memory.merge(&who(), fork, MergeVerb::Promote, false).unwrap();
     assert_eq!(named(&done), ["files/cache/new/deep", "files/cache/old", "files/gone.tmp"]);
     for branch in [main, fork] {
         let content = |path: &str| read(&memory, branch, path);

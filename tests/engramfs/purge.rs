@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
-    Actor, BranchId, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, OpenMode, PurgeOptions, RecordEdit,
+    Actor, BranchId, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeVerb, OpenMode, PurgeOptions, RecordEdit,
     Setting, View,
 };
 
@@ -77,7 +77,7 @@ fn no_byte_of_a_purged_record_is_in_the_store_and_nothing_brings_it_back() {
         assert_eq!(texts(&memory, &View::Checkpoint(main, "before".into())).len(), 1);
         memory.rollback(&who(), main, "before").unwrap();
         for branch in [grandchild, child, sibling] {
-            let result = memory.merge(&who(), branch, MergeKind::Merge, false).unwrap();
+            let result = memory.merge(&who(), branch, MergeVerb::Merge, false).unwrap();
             assert!(result.conflicts.is_empty(), "{}", result.to_json());
         }
         assert_eq!(ids(main), ["tea"]);
@@ -233,7 +233,7 @@ fn what_is_written_under_a_purged_name_merges_as_new() {
             memory.commit(&who(), main, vec![delete("password")]).unwrap();
         }
         say(&memory, child, "password", "changed");
-        let result = memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+        let result = memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
         assert_eq!(result.conflicts.is_empty(), is_purged, "{}", result.to_json());
         assert_eq!(texts(&memory, &View::Branch(main)).len(), usize::from(is_purged));
     }
@@ -304,7 +304,7 @@ fn files_go_with_their_copies_and_the_lines_that_entries_quote() {
     write(&memory, child, "copy.txt", &long);
     write(&memory, main, "dump.jsonl", "{\"event_id\":1,\"v\":\"other\"}\n");
     memory.commit(&who(), main, vec![put("a", None, Some("text"))]).unwrap();
-    memory.merge(&who(), child, MergeKind::Promote, false).unwrap();
+    memory.merge(&who(), child, MergeVerb::Promote, false).unwrap();
     memory.seal().unwrap();
     // The entry moves to the middle of an archive, with others behind it.
     for n in 0..6 {
@@ -324,7 +324,7 @@ fn files_go_with_their_copies_and_the_lines_that_entries_quote() {
     assert_eq!(lengths(&after[..before.len()]), lengths(&before));
     memory.close().unwrap();
     let memory = open(&disk).unwrap();
-    assert!(memory.merge(&who(), child, MergeKind::Merge, false).unwrap().conflicts.is_empty());
+    assert!(memory.merge(&who(), child, MergeVerb::Merge, false).unwrap().conflicts.is_empty());
     verify(&disk).unwrap();
 }
 
@@ -448,8 +448,8 @@ fn purges_in_random_histories_leave_the_rest_as_it_was() {
                 4 => say(&memory, branch, "password", &format!("{NEEDLE} {}", chance.below(3))),
                 5 => drop(memory.commit(&who(), branch, vec![delete("password")]).unwrap()),
                 6 if branches.len() < 6 => drop(memory.fork(&who(), branch, &format!("b{step}"), None).unwrap()),
-                7 => drop(memory.merge(&who(), branch, MergeKind::Promote, false)),
-                8 => drop(memory.merge(&who(), branch, MergeKind::Merge, false)),
+                7 => drop(memory.merge(&who(), branch, MergeVerb::Promote, false)),
+                8 => drop(memory.merge(&who(), branch, MergeVerb::Merge, false)),
                 9 => memory.seal().unwrap(),
                 10 => {
                     memory.checkpoint(&who(), branch, &format!("c{step}"), None).unwrap();

@@ -2,7 +2,7 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Kind, Memory, MergeKind, PurgeOptions, Setting, SharedLogEntryInput, SignalId,
+    Actor, BranchId, Kind, Memory, MergeVerb, PurgeOptions, Setting, SharedLogEntryInput, SignalId,
 };
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ fn a_log_that_was_closed_is_the_owners_to_purge_whose_branch_has_it_now() {
     let [case, other] = ["case", "other"].map(|name| memory.fork(&bob, project, name, None).unwrap());
     memory.set(&bob, case, Setting::Log, "own").unwrap();
     memory.append_log(&bob, case, &[SharedLogEntryInput::parse(NEEDLE).unwrap()]).unwrap();
-    memory.merge(&who(), case, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), case, MergeVerb::Merge, false).unwrap();
     let closed = memory.closed_logs(project).unwrap().remove(0);
     let purge = |who: &Actor, branch: BranchId| {
         let name = format!("shared/log/closed/{closed}/1");
@@ -147,7 +147,7 @@ fn entries_of_archived_and_closed_logs_go_by_their_paths() {
     let case = memory.fork(&who(), main, "case", None).unwrap();
     memory.set(&who(), case, Setting::Log, "own").unwrap();
     append(&memory, case, &["of the case", &format!("{NEEDLE} in the case")]);
-    memory.merge(&who(), case, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), case, MergeVerb::Merge, false).unwrap();
     let closed = memory.closed_logs(main).unwrap().remove(0);
     let name = format!("shared/log/closed/{closed}/2");
     let report = purge(&memory, main, &name, PurgeOptions::default());

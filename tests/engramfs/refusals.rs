@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use engramfs::branch::NameError;
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Environment, Error, Kind, Memory, MergeKind, OpenMode, RecordEdit, RecordPatch, Setting, Time, View,
+    Environment, Error, Kind, Memory, MergeVerb, OpenMode, RecordEdit, RecordPatch, Setting, Time, View,
 };
 
 use crate::support::{environment, main_of, open, put, verify, who};
@@ -336,7 +336,7 @@ fn refused_merges_become_one_entry_a_second_and_branch() {
         [(0, 0, 1), (0, 0, 0), (0, 1, 1), (999_999_999, 0, 0), (0, 1, 0), (1, 0, 1), (0, 1, 1), (999_999_999, 1, 0)]
     {
         now.fetch_add(nanos, Ordering::Relaxed);
-        let refused = memory.merge(&who(), parents[at], MergeKind::Merge, false).unwrap_err();
+        let refused = memory.merge(&who(), parents[at], MergeVerb::Merge, false).unwrap_err();
         assert_eq!(refused.kind(), Kind::NotEmpty);
         expected[at] += is_noted;
         let noted = parents.map(|parent| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Environment, Memory, MergeKind, OpenMode, Query, Setting, View};
+use engramfs::memory::{Environment, Memory, MergeVerb, OpenMode, Query, Setting, View};
 
 use crate::support::{Chance, delete, main_of, open, put, verify, who};
 
@@ -159,7 +159,7 @@ fn what_a_rollback_of_files_took_away_again_stays_in_the_parent() {
     write(&memory, main, "notes/new", "of the parent\n");
     write(&memory, main, "changed", "of the parent\n");
     write(&memory, main, "elsewhere", "of the parent\n");
-    memory.merge(&who(), fork, MergeKind::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Pull, false).unwrap();
     let patterns = ["files/notes/**".to_owned(), "files/changed".to_owned()];
     memory.rollback_files(&who(), fork, "before", &patterns).unwrap();
     assert_eq!((read(&memory, fork, "notes/new"), read(&memory, fork, "changed")), (None, Some("base\n".into())));
@@ -171,9 +171,9 @@ fn what_a_rollback_of_files_took_away_again_stays_in_the_parent() {
     drop(memory);
     let memory = open(&disk).unwrap();
     assert!(read(&memory, fork, "elsewhere").is_some());
-    let dry = memory.merge(&who(), fork, MergeKind::Merge, true).unwrap();
+    let dry = memory.merge(&who(), fork, MergeVerb::Merge, true).unwrap();
     assert_eq!((dry.counts.files, dry.conflicts.len()), (0, 0));
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     for path in ["notes/new", "changed", "elsewhere"] {
         assert_eq!(read(&memory, main, path).unwrap(), "of the parent\n", "{path}");
     }

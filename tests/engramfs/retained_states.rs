@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Error, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, MergeOptions, NewInode, RevertVerb,
+    BranchId, Error, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeOptions, MergeVerb, NewInode, RevertVerb,
     Revision, Setting, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
@@ -53,13 +53,13 @@ fn branch_step(memory: &Memory, branches: &mut Vec<BranchId>, step: usize, chanc
         0 | 1 if branches.len() < 6 => {
             branches.push(memory.fork(&who(), branch, &format!("b{step}"), None).unwrap());
         }
-        2 if branch != main => drop(memory.merge(&who(), branch, MergeKind::Promote, false)),
-        3 if branch != main => drop(memory.merge(&who(), branch, MergeKind::Pull, false)),
+        2 if branch != main => drop(memory.merge(&who(), branch, MergeVerb::Promote, false)),
+        3 if branch != main => drop(memory.merge(&who(), branch, MergeVerb::Pull, false)),
         4 if branch != main => {
             let ends = if chance.one_in(2) {
                 memory.discard(&who(), branch)
             } else {
-                memory.merge(&who(), branch, MergeKind::Merge, false).map(drop)
+                memory.merge(&who(), branch, MergeVerb::Merge, false).map(drop)
             };
             if ends.is_ok() {
                 branches.remove(at);
@@ -203,7 +203,7 @@ fn a_discarded_branch_comes_back_with_its_own_edits_and_can_still_be_merged() {
         let kept = disk.power_cut_keep_all();
         let memory = open(&kept).unwrap();
         let back = memory.resolve("main/x").unwrap();
-        memory.merge(&who(), back, MergeKind::Merge, false).unwrap();
+        memory.merge(&who(), back, MergeVerb::Merge, false).unwrap();
         let merged: BTreeMap<_, _> = texts(&memory, &View::Branch(main)).into_iter().collect();
         assert_eq!((&*merged["a"], &*merged["b"]), ("of x", "later"));
         assert!(memory.files(&View::Branch(main)).unwrap().resolve(b"note").is_ok());
@@ -257,7 +257,7 @@ fn who_did_not_own_a_discarded_branch_does_not_find_it() {
     }
     // A merged one is found by the parent's owner, too.
     let merged = memory.fork(&ann, main, "merged", None).unwrap();
-    memory.merge(&who(), merged, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), merged, MergeVerb::Merge, false).unwrap();
     let found = memory.find_ended(&who(), main, "merged").unwrap();
     let back = memory.fork_from(&who(), main, "merged", Some(&found), None).unwrap();
     assert_eq!(memory.info(back).unwrap().uid, who().uid);
@@ -312,7 +312,7 @@ fn a_hash_is_looked_up_in_all_that_a_branch_was_its_merged_children_and_its_pare
     let of_child = commit(child, "t", "of the child");
     commit(fork, "s", "meanwhile");
     assert!(!is_shown(of_child, Viewer::UNRESTRICTED), "a child that goes on");
-    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
     assert!(is_shown(of_child, closed), "a child that was merged");
     let of_parent = [commit(main, "r", "before"), commit(main, "r", "now")];
     assert_eq!(

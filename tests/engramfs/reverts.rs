@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Environment, Error, FILES_ROOT, FileName, FileOp, Memory, MergeKind, MergeOptions, MergeResult,
+    Actor, BranchId, Environment, Error, FILES_ROOT, FileName, FileOp, Memory, MergeOptions, MergeResult, MergeVerb,
     NewInode, OpenMode, RevertVerb, Revision, Setting, Time, View,
 };
 
@@ -179,7 +179,7 @@ fn a_poisoned_merge_goes_and_weeks_of_later_work_stay() {
     let bad = rig.memory.fork(&who(), rig.main, "x", None).unwrap();
     rig.memory.commit(&who(), bad, ids("poison")).unwrap();
     rig.write(bad, "note", "poison\n");
-    rig.memory.merge(&who(), bad, MergeKind::Merge, false).unwrap();
+    rig.memory.merge(&who(), bad, MergeVerb::Merge, false).unwrap();
     let merge = rig.newest();
     rig.memory.commit(&who(), rig.main, ids("later")).unwrap();
     rig.write(rig.main, "other", "later\n");
@@ -203,13 +203,13 @@ fn after_a_pull_is_taken_back_the_next_merge_deletes_nothing_of_the_parent() {
         let x = rig.memory.fork(&who(), rig.main, "x", None).unwrap();
         rig.set(rig.main, "b", "pulled");
         rig.write(rig.main, "pulled", "1");
-        rig.memory.merge(&who(), x, MergeKind::Pull, false).unwrap();
+        rig.memory.merge(&who(), x, MergeVerb::Pull, false).unwrap();
         let pull = rig.newest_of(x);
         if goes_on {
             // A second pull, so that the base is no longer the one after the first.
             rig.set(rig.main, "c", "second");
             rig.write(rig.main, "second", "2");
-            rig.memory.merge(&who(), x, MergeKind::Pull, false).unwrap();
+            rig.memory.merge(&who(), x, MergeVerb::Pull, false).unwrap();
         }
         rig.revert(x, pull).unwrap();
         let own: &[&str] = if goes_on { &["a=one", "c=second"] } else { &["a=one"] };
@@ -218,7 +218,7 @@ fn after_a_pull_is_taken_back_the_next_merge_deletes_nothing_of_the_parent() {
         rig.set(x, "d", "own");
         let rig = rig.reopened();
         let x = rig.memory.resolve("main/x").unwrap();
-        rig.memory.merge(&who(), x, MergeKind::Merge, false).unwrap();
+        rig.memory.merge(&who(), x, MergeVerb::Merge, false).unwrap();
         let all: &[&str] =
             if goes_on { &["a=one", "b=pulled", "c=second", "d=own"] } else { &["a=one", "b=pulled", "d=own"] };
         assert_eq!(rig.texts(rig.main), all);
@@ -232,12 +232,12 @@ fn after_a_promote_is_taken_back_the_next_one_brings_only_what_is_new() {
     let rig = Rig::new();
     let x = rig.memory.fork(&who(), rig.main, "x", None).unwrap();
     rig.set(x, "a", "first");
-    rig.memory.merge(&who(), x, MergeKind::Promote, false).unwrap();
+    rig.memory.merge(&who(), x, MergeVerb::Promote, false).unwrap();
     let promote = rig.newest();
     rig.revert(rig.main, promote).unwrap();
     assert_eq!((rig.texts(rig.main).len(), rig.texts(x)), (0, vec!["a=first".to_owned()]));
     rig.set(x, "b", "second");
-    rig.memory.merge(&who(), x, MergeKind::Promote, false).unwrap();
+    rig.memory.merge(&who(), x, MergeVerb::Promote, false).unwrap();
     assert_eq!(rig.texts(rig.main), ["b=second"]);
     rig.reopened().end();
 }
@@ -352,7 +352,7 @@ fn only_what_changed_the_content_can_be_taken_back() {
     let [other, child] = ["other", "child"].map(|name| rig.memory.fork(&who(), rig.main, name, None).unwrap());
     let makes = rig.newest_of(child);
     assert_eq!(rig.revert(child, makes).unwrap_err().code(), "not_revertible", "what made the branch");
-    for merge in [MergeKind::Promote, MergeKind::Merge] {
+    for merge in [MergeVerb::Promote, MergeVerb::Merge] {
         rig.set(child, "c", &format!("{merge:?}"));
         rig.memory.merge(&who(), child, merge, false).unwrap();
         let seq = rig.newest();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Document, Kind, Memory, MergeKind, Query, RecordEdit, Setting, SharedLogEntryInput,
+    Actor, BranchId, Document, Kind, Memory, MergeVerb, Query, RecordEdit, Setting, SharedLogEntryInput,
     SharedLogPosition, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
@@ -190,8 +190,8 @@ fn a_case_has_a_log_of_its_own_that_stays_readable_when_it_is_closed() {
     append(&memory, case, &["closed"]);
     assert_eq!((texts(&memory, main).len(), texts(&memory, sub).len()), (1, 3));
     assert_eq!(memory.cursor(sub).unwrap(), 0);
-    memory.merge(&who(), sub, MergeKind::Merge, false).unwrap();
-    memory.merge(&who(), case, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), sub, MergeVerb::Merge, false).unwrap();
+    memory.merge(&who(), case, MergeVerb::Merge, false).unwrap();
     for reopened in [false, true] {
         let memory = if reopened {
             memory.seal().unwrap();
@@ -226,7 +226,7 @@ fn the_events_of_a_log_take_no_memory_once_its_branch_has_ended() {
         append(&memory, case, &["a clue"]);
         assert!(memory.budget().held_bytes() > before, "its owner's share has them");
         match merges {
-            true => drop(memory.merge(&who(), case, MergeKind::Merge, false).unwrap()),
+            true => drop(memory.merge(&who(), case, MergeVerb::Merge, false).unwrap()),
             false => memory.discard(&who(), case).unwrap(),
         }
         assert_eq!(memory.budget().held_bytes(), before, "merged: {merges}");
@@ -255,7 +255,7 @@ fn a_root_branch_into_which_a_log_was_closed_can_go() {
         memory.set(&who(), case, Setting::Log, "own").unwrap();
         append(&memory, case, &["a clue"]);
         match merges {
-            true => drop(memory.merge(&who(), case, MergeKind::Merge, false).unwrap()),
+            true => drop(memory.merge(&who(), case, MergeVerb::Merge, false).unwrap()),
             false => memory.discard(&who(), case).unwrap(),
         }
         append(&memory, notes, &["of the house"]);

@@ -2,7 +2,7 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Memory, MergeKind, Query, RecordEdit, RecordInput, Setting, ShowTarget, View, Viewer,
+    Actor, BranchId, Memory, MergeVerb, Query, RecordEdit, RecordInput, Setting, ShowTarget, View, Viewer,
 };
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn filters_find_versions_by_who_wrote_them_where_and_when() {
         .commit(&bob, child, vec![put("second", None, Some("a word more")), put("third", None, Some("word"))])
         .unwrap();
     let middle = memory.snapshot(&View::Branch(child)).unwrap().get("second").unwrap().unwrap().created().to_string();
-    memory.merge(&bob, child, MergeKind::Merge, false).unwrap();
+    memory.merge(&bob, child, MergeVerb::Merge, false).unwrap();
     memory.commit(&who(), main, vec![put("first", None, Some("another word"))]).unwrap();
     for sealed in [false, true] {
         if sealed {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engramfs::branch::{StateFile, WrittenStates};
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, Error, Kind, Memory, MergeKind, Revision, Setting, View};
+use engramfs::memory::{BranchId, Error, Kind, Memory, MergeVerb, Revision, Setting, View};
 use engramfs::object::{BlobStore, Time};
 use engramfs::segment::ContainerWriter;
 use serde_json::Value;
@@ -96,9 +96,9 @@ fn a_rollback_to_an_entry_sets_the_base_back_to_what_it_was_then() {
     memory.checkpoint(&who(), x, "before", None).unwrap();
     let before = newest(&memory, x);
     memory.commit(&who(), main, vec![put("b", None, Some("of the parent"))]).unwrap();
-    memory.merge(&who(), x, MergeKind::Pull, false).unwrap();
+    memory.merge(&who(), x, MergeVerb::Pull, false).unwrap();
     memory.rollback(&who(), x, &before["seq"].to_string()).unwrap();
-    memory.merge(&who(), x, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), x, MergeVerb::Merge, false).unwrap();
     assert_eq!(text_of(&memory, main), "mineof the parent");
 }
 
@@ -200,7 +200,7 @@ fn a_state_behind_a_promote_is_found_by_its_entry_and_its_time_in_both_branches(
     let (memory, x) = made("x", &ForgetfulDisk::new());
     memory.commit(&who(), main_of(&memory), vec![put("of main", None, Some("and more"))]).unwrap();
     write(&memory, x, "promoted");
-    memory.merge(&who(), x, MergeKind::Promote, false).unwrap();
+    memory.merge(&who(), x, MergeVerb::Promote, false).unwrap();
     let promote = newest(&memory, x);
     assert_eq!(promote["op"], "promote");
     for branch in [x, main_of(&memory)] {
@@ -228,7 +228,7 @@ fn what_a_rollback_removes_counts_as_deleted_at_its_time() {
         if !child_is_later {
             memory.rollback(&who(), main, "v1").unwrap();
         }
-        memory.merge(&who(), x, MergeKind::Merge, false).unwrap();
+        memory.merge(&who(), x, MergeVerb::Merge, false).unwrap();
         assert_eq!(text_of(&memory, main), if child_is_later { "of the child" } else { "" });
     }
 }

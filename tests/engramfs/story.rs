@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use engramfs::disk::Disk;
 use engramfs::memory::{
-    Actor, BranchId, Error, Hash, Kind, Lease, Memory, MergeKind, RevertVerb, ReviewRequest, Setting,
+    Actor, BranchId, Error, Hash, Kind, Lease, Memory, MergeVerb, RevertVerb, ReviewRequest, Setting,
     SharedLogEntryInput, SignalId,
 };
 
@@ -290,9 +290,9 @@ impl Story {
         }
         let join = match step {
             Discard => return self.memory.discard(&who(), child),
-            Merge => MergeKind::Merge,
-            Promote => MergeKind::Promote,
-            _ => MergeKind::Pull,
+            Merge => MergeVerb::Merge,
+            Promote => MergeVerb::Promote,
+            _ => MergeVerb::Pull,
         };
         self.memory.merge(&who(), child, join, false).map(|_| ())
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, FILES_ROOT, Kind, Memory, MergeKind, Side, View};
+use engramfs::memory::{BranchId, FILES_ROOT, Kind, Memory, MergeVerb, Side, View};
 
 use crate::files::{read, rename, write};
 use crate::support::{main_of, open, verify, who};
@@ -90,7 +90,7 @@ fn a_unit_goes_back_as_a_whole_whatever_blanks_are_in_its_name() {
 fn a_pull_and_a_promote_take_units_as_a_whole_and_an_opening_decides_nothing_again() {
     // A promote that is decided for the parent replaces what the branch has.
     for (merge, side) in
-        [(MergeKind::Pull, Side::Parent), (MergeKind::Promote, Side::Child), (MergeKind::Promote, Side::Parent)]
+        [(MergeVerb::Pull, Side::Parent), (MergeVerb::Promote, Side::Child), (MergeVerb::Promote, Side::Parent)]
     {
         let disk = ForgetfulDisk::new();
         let memory = open(&disk).unwrap();
@@ -131,7 +131,7 @@ fn what_was_resolved_is_open_again_once_any_member_changes() {
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     write(&memory, fork, "m.db-wal", "of the child");
     write(&memory, main, "m.db-wal", "of the parent");
-    let dry_run = || memory.merge(&who(), fork, MergeKind::Merge, true).unwrap();
+    let dry_run = || memory.merge(&who(), fork, MergeVerb::Merge, true).unwrap();
     memory.resolve_conflict(&who(), fork, "files/m.db", Side::Child).unwrap();
     let resolved = dry_run();
     assert_eq!(resolved.status, "ready");
@@ -163,9 +163,9 @@ fn renamed_onto(path: &str) -> (Arc<Memory>, BranchId, BranchId) {
 #[test]
 fn a_unit_whose_place_another_thing_has_blocks_the_merge() {
     let (memory, main, child) = renamed_onto("n.db/own");
-    let dry = memory.merge(&who(), child, MergeKind::Merge, true).unwrap();
+    let dry = memory.merge(&who(), child, MergeVerb::Merge, true).unwrap();
     assert_eq!((dry.status, dry.blockers[0].code()), ("blocked", "conflicts"));
-    assert_eq!(memory.merge(&who(), child, MergeKind::Merge, false).unwrap_err().code(), "conflicts");
+    assert_eq!(memory.merge(&who(), child, MergeVerb::Merge, false).unwrap_err().code(), "conflicts");
     assert_eq!(
         (found(&memory, main), read(&memory, main, "n.db/own").unwrap()),
         (pair("base", "log"), "of the parent".into())

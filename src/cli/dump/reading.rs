@@ -18,7 +18,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::target::open_store;
 use crate::memory::{
-    Actor, BranchId, Memory, MergeKind, OpenMode, Setting, SharedLogImport, Snapshot, StampedRecord, View,
+    Actor, BranchId, Memory, MergeVerb, OpenMode, Setting, SharedLogImport, Snapshot, StampedRecord, View,
     check_closed_name, check_setting,
 };
 
@@ -148,7 +148,7 @@ impl DumpReader<'_> {
             // A pull gives it the base that it has by now. Without edits of its own nothing is in the way of that.
             self.restore_state(*branch, self.manifest.state(child.first_base())?)?;
             self.restore_state(parent, self.manifest.state(&child.base)?)?;
-            self.memory.merge(&self.who, *branch, MergeKind::Pull, false)?;
+            self.memory.merge(&self.who, *branch, MergeVerb::Pull, false)?;
         }
         Ok(made)
     }

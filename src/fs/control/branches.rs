@@ -8,7 +8,7 @@ use crate::fs::handle::HandleTable;
 use crate::fs::mount_context::{Caller, MountContext};
 use crate::fs::node::FsNode;
 use crate::fs::refusal::LayoutRefusal;
-use crate::memory::{BranchError, BranchId, BranchInfo, MergeKind, MergeOptions, View};
+use crate::memory::{BranchError, BranchId, BranchInfo, MergeOptions, MergeVerb, View};
 use crate::sync::Deadline;
 
 /// How long a merge by rename(2) may be worked out: meanwhile the kernel holds the directories.
@@ -79,7 +79,7 @@ pub(super) fn rename(
 fn merge(mount: &MountContext, handles: &HandleTable, caller: Caller, branch: &BranchInfo) -> Result<String, Failure> {
     check_no_uncommitted(handles, branch)?;
     let terms = MergeOptions { deadline: Some(Deadline::from_now(MERGE_TIMEOUT)), ..MergeOptions::default() };
-    let outcome = mount.memory.merge_with(&mount.actor(caller), branch.id, MergeKind::Merge, terms)?;
+    let outcome = mount.memory.merge_with(&mount.actor(caller), branch.id, MergeVerb::Merge, terms)?;
     mount.states.forget(branch.id);
     Ok(outcome.to_json())
 }

@@ -172,7 +172,7 @@ impl Catalog {
 mod tests {
     use crate::disk::ForgetfulDisk;
     use crate::memory::{
-        Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, Memory, MergeKind, NewInode, OpenMode, View,
+        Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, Memory, MergeVerb, NewInode, OpenMode, View,
     };
     use crate::workspace::XattrMode;
 
@@ -219,7 +219,7 @@ mod tests {
         memory.edit(&who, main, make).unwrap();
         let child = memory.fork(&who, main, "child", None).unwrap();
         memory.edit(&who, main, FileOp::Unlink { parent: FILES_ROOT, name, keep: true }).unwrap();
-        memory.merge(&who, child, MergeKind::Pull, false).unwrap();
+        memory.merge(&who, child, MergeVerb::Pull, false).unwrap();
         let catalog = memory.catalog();
         assert_eq!(catalog.branch(main).unwrap().state.files().orphans().count(), 1, "a control");
         assert_eq!(catalog.branch(child).unwrap().base.files().orphans().count(), 0);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::merge_kind::MergeKind;
+use super::merge_verb::MergeVerb;
 use crate::lineage::{Counts, Decision, Side};
 use crate::object::{CodecError, Hash, Reader, Writer};
 use crate::workspace::{Tree, TreePatch};
@@ -254,7 +254,7 @@ impl BaseOutcome {
 impl MergeOutcome {
     /// Appends the stored bytes of that of a merge of this kind, which says if a patch of the branch's own or a base
     /// follows.
-    pub fn write(&self, merge: MergeKind, out: &mut Writer) {
+    pub fn write(&self, merge: MergeVerb, out: &mut Writer) {
         let Counts { put, deleted, files } = self.counts;
         out.hash(&self.head).number(put).number(deleted).number(files);
         out.hash(&self.plan).number(self.not_merged.len() as u64);
@@ -275,7 +275,7 @@ impl MergeOutcome {
 
     /// Reads stored bytes; those of a promote have a patch more, those of a revert what becomes of the base. Fails with
     /// the `CodecError` of the first value that is not of the expected form.
-    pub fn read(input: &mut Reader<'_>, merge: MergeKind) -> Result<MergeOutcome, CodecError> {
+    pub fn read(input: &mut Reader<'_>, merge: MergeVerb) -> Result<MergeOutcome, CodecError> {
         let head = input.hash()?;
         let counts = Counts { put: input.number()?, deleted: input.number()?, files: input.number()? };
         let plan = input.hash()?;
@@ -285,7 +285,7 @@ impl MergeOutcome {
         let records = RecordOutcomes::read(input)?;
         let files = Arc::new(TreePatch::read(input)?);
         let decisions = (0..input.length()?).map(|_| StoredDecision::read(input)).collect::<Result<_, _>>()?;
-        let is_promote = merge == MergeKind::Promote;
+        let is_promote = merge == MergeVerb::Promote;
         let promoted = if is_promote { Some(Arc::new(TreePatch::read(input)?)) } else { None };
         let base = if merge.is_revert() { BaseOutcome::read(input)? } else { BaseOutcome::Stays };
         Ok(MergeOutcome { head, counts, plan, not_merged, note, items, records, files, decisions, promoted, base })
@@ -347,7 +347,7 @@ pub mod samples {
     }
 
     /// An outcome with something of everything.
-    pub fn outcome(merge: MergeKind) -> MergeOutcome {
+    pub fn outcome(merge: MergeVerb) -> MergeOutcome {
         let mut records = RecordOutcomes::default();
         for outcome in RecordOutcome::ALL.into_iter().chain([RecordOutcome::Parent]) {
             records.push(outcome, (outcome == RecordOutcome::Both).then(|| "a~x".into()));
@@ -362,7 +362,7 @@ pub mod samples {
             records,
             files: Arc::new(patch()),
             decisions: vec![decision(1), decision(2)],
-            promoted: (merge == MergeKind::Promote).then(|| Arc::new(patch())),
+            promoted: (merge == MergeVerb::Promote).then(|| Arc::new(patch())),
             base: if merge.is_revert() { BaseOutcome::Patched(Arc::new(patch())) } else { BaseOutcome::Stays },
         }
     }

@@ -5,7 +5,7 @@ use crate::object::{CodecError, Reader, Writer};
 
 /// How two states are merged, and which of two branches receives the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MergeKind {
+pub enum MergeVerb {
     /// Into the parent, and the branch is gone.
     Merge,
     /// Into the parent, and the branch lives on.
@@ -16,20 +16,20 @@ pub enum MergeKind {
     Revert(RevertedEntries),
 }
 
-impl MergeKind {
+impl MergeVerb {
     /// Returns the step that its entry shows; a revert's is the same whatever verb asked for it.
     pub fn op(self) -> EntryOp {
         match self {
-            MergeKind::Merge => EntryOp::Merge,
-            MergeKind::Promote => EntryOp::Promote,
-            MergeKind::Pull => EntryOp::Pull,
-            MergeKind::Revert(_) => EntryOp::Revert,
+            MergeVerb::Merge => EntryOp::Merge,
+            MergeVerb::Promote => EntryOp::Promote,
+            MergeVerb::Pull => EntryOp::Pull,
+            MergeVerb::Revert(_) => EntryOp::Revert,
         }
     }
 
     /// Returns whether it takes back what entries did, so that parent and child are states of one branch.
     pub fn is_revert(self) -> bool {
-        matches!(self, MergeKind::Revert(_))
+        matches!(self, MergeVerb::Revert(_))
     }
 }
 

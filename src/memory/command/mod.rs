@@ -2,8 +2,8 @@
 
 pub mod imported;
 pub mod log_record;
-pub mod merge_kind;
 pub mod merge_outcome;
+pub mod merge_verb;
 pub mod plan_context;
 pub mod prepared;
 pub mod purge_selection;

@@ -8,7 +8,7 @@ use super::*;
 use crate::disk::{Disk, ForgetfulDisk};
 use crate::lineage::EntryOp;
 use crate::memory::{
-    Actor, BranchId, Environment, MergeKind, OpenMode, RecordEdit, RecordInput, ShowTarget, Time, View, Viewer,
+    Actor, BranchId, Environment, MergeVerb, OpenMode, RecordEdit, RecordInput, ShowTarget, Time, View, Viewer,
     verify_on,
 };
 
@@ -129,9 +129,9 @@ fn random_step(memory: &Memory, chance: &mut Chance, branches: &[BranchId]) {
     match chance.below(12) {
         0..3 => drop(memory.fork(&who, branch, &format!("b{number}"), None)),
         3..6 => put(memory, who.uid, branch, &format!("r{}", chance.below(4)), number),
-        6 => drop(memory.merge(&who, branch, MergeKind::Pull, false)),
-        7 => drop(memory.merge(&who, branch, MergeKind::Promote, false)),
-        8 => drop(memory.merge(&who, branch, MergeKind::Merge, false)),
+        6 => drop(memory.merge(&who, branch, MergeVerb::Pull, false)),
+        7 => drop(memory.merge(&who, branch, MergeVerb::Promote, false)),
+        8 => drop(memory.merge(&who, branch, MergeVerb::Merge, false)),
         9 => drop(memory.checkpoint(&who, branch, &format!("c{number}"), Some("a \"text\"\n"))),
         10 => drop(memory.chmod(&who, branch, [0o700, 0o755][chance.below(2)])),
         _ => match chance.below(4) {
@@ -250,7 +250,7 @@ fn who_may_not_enter_a_branch_sees_little_of_its_entries_in_as_many_bytes() {
     put(&memory, 2, closed, "secret", 1);
     let below = memory.fork(&who(3), closed, "below", None).unwrap();
     memory.chmod(&who(3), below, 0o755).unwrap();
-    memory.merge(&who(3), below, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(3), below, MergeVerb::Merge, false).unwrap();
     let open_one = memory.fork(&who(2), main, "open", None).unwrap();
     memory.chmod(&who(2), open_one, 0o755).unwrap();
     put(&memory, 2, open_one, "public", 1);
@@ -273,10 +273,10 @@ fn who_may_not_enter_a_branch_sees_little_of_its_entries_in_as_many_bytes() {
         }
         assert_eq!(some.matches("\"hidden\":true").count(), all.matches("\"branch\":\"main/closed").count(), "{when}");
     };
-    memory.merge(&who(2), closed, MergeKind::Promote, false).unwrap();
+    memory.merge(&who(2), closed, MergeVerb::Promote, false).unwrap();
     check("while it lives");
-    memory.merge(&who(2), closed, MergeKind::Merge, false).unwrap();
-    memory.merge(&who(2), open_one, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(2), closed, MergeVerb::Merge, false).unwrap();
+    memory.merge(&who(2), open_one, MergeVerb::Merge, false).unwrap();
     check("when it has ended");
     memory.seal().unwrap();
     check("when that is sealed");
@@ -441,7 +441,7 @@ fn totals_that_contradict_one_another_lead_to_no_line() {
     let main = memory.root("main").unwrap();
     let fork = memory.fork(&who(1), main, "x", None).unwrap();
     put(&memory, 1, fork, "a", 1);
-    memory.merge(&who(1), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(1), fork, MergeVerb::Merge, false).unwrap();
     memory.seal().unwrap();
     let (blobs, snapshot) = (&memory.storage.segments.blobs, memory.history.snapshot());
     let (whole, file) = (&snapshot.archives[0], snapshot.archives[0].file(blobs).unwrap());

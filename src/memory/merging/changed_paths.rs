@@ -9,7 +9,7 @@ use super::record_merge::RecordMerge;
 use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::{Counts, Detail, ITEMS_MAX};
 use crate::memory::Error;
-use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::merge_verb::MergeVerb;
 use crate::merge::gate::ChangedPath;
 use crate::workspace::{FileNode, TreeDifference};
 
@@ -45,16 +45,16 @@ pub fn changed_paths(
 /// not named. There are 20 at most. [`PlanError::Exceeded`] where more than `limit` differ.
 pub fn first_items(
     (before, after): (&BranchVersion, &BranchVersion),
-    (merge, records): (MergeKind, &RecordMerge),
+    (merge, records): (MergeVerb, &RecordMerge),
     counts: Counts,
     limit: usize,
 ) -> Result<Vec<Arc<str>>, PlanError> {
     let mut items: Vec<Arc<str>> = match merge {
-        MergeKind::Pull => {
+        MergeVerb::Pull => {
             let changes = differences_at_most(before, after, limit)?.ok_or(PlanError::Exceeded)?;
             changes.into_iter().take(ITEMS_MAX).map(|change| change.id).collect()
         }
-        MergeKind::Merge | MergeKind::Promote | MergeKind::Revert(_) => {
+        MergeVerb::Merge | MergeVerb::Promote | MergeVerb::Revert(_) => {
             records.changed_ids().take(ITEMS_MAX).cloned().collect()
         }
     };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::lineage::Decision;
 use crate::memory::Actor;
 use crate::memory::catalog::BranchId;
-use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::merge_verb::MergeVerb;
 use crate::merge::files::same_body;
 use crate::object::Hash;
 use crate::sync::Mutex;
@@ -21,7 +21,7 @@ use crate::workspace::{FileKind, FileNode, Tree};
 #[derive(Clone)]
 pub(in crate::memory) struct ConflictAck {
     /// The kind of merge whose conflict it is.
-    pub merge: MergeKind,
+    pub merge: MergeVerb,
     /// The parent's version that was shown; while the parent has another, the ack counts for nothing.
     pub parent: Option<Hash>,
     /// The uids of those who were shown it: a write by anybody else resolves nothing.
@@ -90,7 +90,7 @@ impl ConflictAcks {
     /// Notes the open conflicts of files that somebody is shown.
     pub(in crate::memory) fn note_shown<'a>(
         &self,
-        (branch, merge): (BranchId, MergeKind),
+        (branch, merge): (BranchId, MergeVerb),
         to: &Actor,
         items: impl Iterator<Item = &'a Decision>,
     ) {
@@ -198,7 +198,7 @@ mod tests {
             let acks = ConflictAcks::default();
             let open = |name: &&str| Decision { id: format!("files/{name}").into(), ..Decision::default() };
             let items: Vec<Decision> = shown.iter().map(open).collect();
-            acks.note_shown((branch, MergeKind::Merge), &who, items.iter());
+            acks.note_shown((branch, MergeVerb::Merge), &who, items.iter());
             let mut after = before.clone();
             changed.iter().for_each(|name| write(&mut after, name, b"behind"));
             acks.note_written(branch, 2, &before, &after);

@@ -4,24 +4,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::lineage::{Decision, LostPart, Side};
-use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::merge_verb::MergeVerb;
 use crate::merge::files::{FileDecision, FilePlan, GuardScope, Loser, ReaderGuard};
 
 /// Turns a side of the plan of files into the one that users know, and back: a pull is planned with the sides swapped.
-pub fn swap_in_pull(side: Side, merge: MergeKind) -> Side {
+pub fn swap_in_pull(side: Side, merge: MergeVerb) -> Side {
     match (side, merge) {
-        (Side::Child, MergeKind::Pull) => Side::Parent,
-        (Side::Parent, MergeKind::Pull) => Side::Child,
+        (Side::Child, MergeVerb::Pull) => Side::Parent,
+        (Side::Parent, MergeVerb::Pull) => Side::Child,
         (side, _) => side,
     }
 }
 
 /// Returns to whom a merge of a branch may open nothing that was closed to them: the owner of that branch.
-pub fn reader_guard(uid: u32, merge: MergeKind) -> Option<ReaderGuard> {
+pub fn reader_guard(uid: u32, merge: MergeVerb) -> Option<ReaderGuard> {
     let scope = match merge {
-        MergeKind::Merge | MergeKind::Promote => GuardScope::Plan,
-        MergeKind::Pull => GuardScope::Files,
-        MergeKind::Revert(_) => GuardScope::EarlierFiles,
+        MergeVerb::Merge | MergeVerb::Promote => GuardScope::Plan,
+        MergeVerb::Pull => GuardScope::Files,
+        MergeVerb::Revert(_) => GuardScope::EarlierFiles,
     };
     ReaderGuard::new(uid, scope)
 }
@@ -32,11 +32,11 @@ pub fn file_id(path: &[u8]) -> Arc<str> {
 }
 
 /// Returns a decision of the plan of files as users know it.
-pub fn shown_decision(item: &FileDecision, merge: MergeKind) -> Decision {
+pub fn shown_decision(item: &FileDecision, merge: MergeVerb) -> Decision {
     let id = file_id(&item.path);
     let decision = item.decision.map(|side| swap_in_pull(side, merge));
     // A pull is planned with its sides swapped, as inode numbers of the receiver stay; users see the sides as they are.
-    let (child, parent) = if merge == MergeKind::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
+    let (child, parent) = if merge == MergeVerb::Pull { (item.parent, item.child) } else { (item.child, item.parent) };
     Decision { id, base: item.base, child, parent, decision, ..Decision::default() }
 }
 
@@ -46,7 +46,7 @@ const LOST_BYTES_MAX: usize = 1000;
 
 /// Returns the decisions on files, each with what was not kept of a file that both sides keep, and
 /// why it did not merge by its kind.
-pub fn file_decisions(plan: &FilePlan, merge: MergeKind) -> Vec<Decision> {
+pub fn file_decisions(plan: &FilePlan, merge: MergeVerb) -> Vec<Decision> {
     let mut parts: HashMap<&[u8], Vec<LostPart>> = HashMap::new();
     let mut closed_parts: HashMap<&[u8], u64> = HashMap::new();
     for lost in &plan.losers {

@@ -9,8 +9,8 @@ use crate::lineage::{Counts, Decision, Detail, MergeDetail};
 use crate::memory::Error;
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, SharedEvent};
-use crate::memory::command::merge_kind::{MergeKind, RevertedEntries};
 use crate::memory::command::merge_outcome::{MergeOutcome, RecordOutcome};
+use crate::memory::command::merge_verb::{MergeVerb, RevertedEntries};
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::storage::trees::tree_error;
@@ -24,7 +24,7 @@ pub(in crate::memory) struct MergeBranches {
     /// The branch that is merged, promoted, pulls, or takes back entries. It receives in the last two.
     pub branch: BranchId,
     /// Merge, promote, pull or revert.
-    pub merge: MergeKind,
+    pub merge: MergeVerb,
     /// What the plan came to. It is in the log, so that a replay applies it and plans nothing.
     pub outcome: Arc<MergeOutcome>,
 }
@@ -32,19 +32,19 @@ pub(in crate::memory) struct MergeBranches {
 pub(in crate::memory) const MERGE: CommandSpec = CommandSpec {
     code: 8,
     name: "merge",
-    read: |input| Ok(Box::new(MergeBranches::read(BranchId::read(input)?, MergeKind::Merge, input)?)),
+    read: |input| Ok(Box::new(MergeBranches::read(BranchId::read(input)?, MergeVerb::Merge, input)?)),
 };
 
 pub(in crate::memory) const PROMOTE: CommandSpec = CommandSpec {
     code: 9,
     name: "promote",
-    read: |input| Ok(Box::new(MergeBranches::read(BranchId::read(input)?, MergeKind::Promote, input)?)),
+    read: |input| Ok(Box::new(MergeBranches::read(BranchId::read(input)?, MergeVerb::Promote, input)?)),
 };
 
 pub(in crate::memory) const PULL: CommandSpec = CommandSpec {
     code: 10,
     name: "pull",
-    read: |input| Ok(Box::new(MergeBranches::read(BranchId::read(input)?, MergeKind::Pull, input)?)),
+    read: |input| Ok(Box::new(MergeBranches::read(BranchId::read(input)?, MergeVerb::Pull, input)?)),
 };
 
 pub(in crate::memory) const REVERT: CommandSpec = CommandSpec {
@@ -52,12 +52,12 @@ pub(in crate::memory) const REVERT: CommandSpec = CommandSpec {
     name: "revert",
     read: |input| {
         let (branch, entries) = (BranchId::read(input)?, RevertedEntries::read(input)?);
-        Ok(Box::new(MergeBranches::read(branch, MergeKind::Revert(entries), input)?))
+        Ok(Box::new(MergeBranches::read(branch, MergeVerb::Revert(entries), input)?))
     },
 };
 
 impl MergeBranches {
-    fn read(branch: BranchId, merge: MergeKind, input: &mut Reader<'_>) -> Result<MergeBranches, CodecError> {
+    fn read(branch: BranchId, merge: MergeVerb, input: &mut Reader<'_>) -> Result<MergeBranches, CodecError> {
         Ok(MergeBranches { branch, merge, outcome: Arc::new(MergeOutcome::read(input, merge)?) })
     }
 }
@@ -65,16 +65,16 @@ impl MergeBranches {
 impl Command for MergeBranches {
     fn spec(&self) -> &'static CommandSpec {
         match self.merge {
-            MergeKind::Merge => &MERGE,
-            MergeKind::Promote => &PROMOTE,
-            MergeKind::Pull => &PULL,
-            MergeKind::Revert(_) => &REVERT,
+            MergeVerb::Merge => &MERGE,
+            MergeVerb::Promote => &PROMOTE,
+            MergeVerb::Pull => &PULL,
+            MergeVerb::Revert(_) => &REVERT,
         }
     }
 
     fn write(&self, out: &mut Writer) {
         out.number(self.branch.0);
-        if let MergeKind::Revert(entries) = self.merge {
+        if let MergeVerb::Revert(entries) = self.merge {
             entries.write(out);
         }
         self.outcome.write(self.merge, out);
@@ -88,7 +88,7 @@ impl Command for MergeBranches {
     }
 
     fn committed_files_branch(&self) -> Option<BranchId> {
-        (self.merge == MergeKind::Merge).then_some(self.branch)
+        (self.merge == MergeVerb::Merge).then_some(self.branch)
     }
 
     fn invalidated_plans_branch(&self) -> Option<BranchId> {
@@ -97,8 +97,8 @@ impl Command for MergeBranches {
 
     fn shared_event(&self) -> Option<SharedEvent<'_>> {
         match self.merge {
-            MergeKind::Merge | MergeKind::Promote => Some(SharedEvent::Merged(self.branch, self.spec().name)),
-            MergeKind::Pull | MergeKind::Revert(_) => None,
+            MergeVerb::Merge | MergeVerb::Promote => Some(SharedEvent::Merged(self.branch, self.spec().name)),
+            MergeVerb::Pull | MergeVerb::Revert(_) => None,
         }
     }
 }
@@ -106,7 +106,7 @@ impl Command for MergeBranches {
 /// A merge, promote or pull with the states that it leads to.
 pub struct Integration {
     /// Which of them it is, or a revert.
-    pub merge: MergeKind,
+    pub merge: MergeVerb,
     /// The branch that is merged, promoted, pulls or is reverted, even where its parent receives.
     pub branch: BranchId,
     /// The state that the branch gets that receives: the parent, for a pull or a revert the branch itself.
@@ -137,7 +137,7 @@ impl Integration {
     pub fn replay(
         context: &MergeContext<'_>,
         branch: BranchId,
-        merge: MergeKind,
+        merge: MergeVerb,
         outcome: &MergeOutcome,
     ) -> Result<Integration, Error> {
         let (child, parent) = merged_branches(context.catalog, branch, merge)?;
@@ -147,7 +147,7 @@ impl Integration {
         let (own, above) = (child.state.files(), parent.state.files());
         // Patches are of the receiver's tree, whose inode numbers stay, so the sides are those under which the plan was
         // made.
-        let (giver, receiver) = if merge == MergeKind::Pull { (above, own) } else { (own, above) };
+        let (giver, receiver) = if merge == MergeVerb::Pull { (above, own) } else { (own, above) };
         merged.set_files(patched(receiver, &outcome.files, giver)?);
         // A promote gives the branch the merged records, and the merged files by a patch of its own tree.
         let mut promoted = None;
@@ -157,8 +157,8 @@ impl Integration {
             promoted = Some(Arc::new(state));
         }
         let base = match merge {
-            MergeKind::Revert(entries) => replayed_base(context, &parent, entries, &outcome.base)?,
-            MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => None,
+            MergeVerb::Revert(entries) => replayed_base(context, &parent, entries, &outcome.base)?,
+            MergeVerb::Merge | MergeVerb::Promote | MergeVerb::Pull => None,
         };
         let trees = [child.base.files(), own, above];
         for decision in &outcome.decisions {
@@ -190,13 +190,13 @@ impl Integration {
         let branch = catalog.branch(self.branch)?;
         let parent = if self.merge.is_revert() { branch } else { catalog.parent(branch)? };
         // A replay comes here without `try_merge`, which has asked this of a merge of now before it planned anything.
-        if self.merge == MergeKind::Merge {
+        if self.merge == MergeVerb::Merge {
             check_no_children(branch)?;
         }
-        let receiver = if self.merge == MergeKind::Pull { branch } else { parent };
+        let receiver = if self.merge == MergeVerb::Pull { branch } else { parent };
         let (label, text) = match self.merge {
-            MergeKind::Revert(entries) => (Some(entries.label().into()), Some(entries.verb.name().into())),
-            MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => {
+            MergeVerb::Revert(entries) => (Some(entries.label().into()), Some(entries.verb.name().into())),
+            MergeVerb::Merge | MergeVerb::Promote | MergeVerb::Pull => {
                 (None, (!self.note.is_empty()).then(|| self.note.clone()))
             }
         };
@@ -218,9 +218,9 @@ impl Integration {
         prepared.counts = self.counts;
         prepared.changes.push(CatalogChange::State(receiver.id, self.merged.clone()));
         match self.merge {
-            MergeKind::Merge => prepared.changes.push(CatalogChange::Remove(branch.id)),
-            MergeKind::Pull => prepared.changes.push(CatalogChange::Base(branch.id, parent.state.clone())),
-            MergeKind::Promote => {
+            MergeVerb::Merge => prepared.changes.push(CatalogChange::Remove(branch.id)),
+            MergeVerb::Pull => prepared.changes.push(CatalogChange::Base(branch.id, parent.state.clone())),
+            MergeVerb::Promote => {
                 // The branch goes on from what its parent has now, under its own inode numbers, and its proposal is
                 // answered.
                 let promoted = self.promoted.unwrap_or_else(|| self.merged.clone());
@@ -228,7 +228,7 @@ impl Integration {
                 prepared.changes.push(CatalogChange::Proposal(branch.id, None));
                 prepared.changes.push(CatalogChange::Base(branch.id, self.merged));
             }
-            MergeKind::Revert(_) => {
+            MergeVerb::Revert(_) => {
                 prepared.changes.extend(self.base.map(|base| CatalogChange::Base(branch.id, base)));
             }
         }
@@ -309,7 +309,7 @@ mod tests {
 
     fn plan(memory: &Memory, child: BranchId) -> MergePlan {
         let (catalog, budget) = (memory.catalog().clone(), MergeBudget::ALL);
-        MergePlan::new(memory.merge_context(&catalog), child, MergeKind::Merge, None, &budget).unwrap()
+        MergePlan::new(memory.merge_context(&catalog), child, MergeVerb::Merge, None, &budget).unwrap()
     }
 
     fn record_text(memory: &Memory, branch: BranchId) -> String {
@@ -336,7 +336,7 @@ mod tests {
             .execute(
                 &mut writer,
                 0,
-                MergeBranches { branch: child, merge: MergeKind::Merge, outcome: Arc::new(merged) },
+                MergeBranches { branch: child, merge: MergeVerb::Merge, outcome: Arc::new(merged) },
             )
             .unwrap();
         drop(writer);
@@ -355,7 +355,7 @@ mod tests {
         let mut outcome = plan.outcome(&Arc::default()).unwrap();
         outcome.head = crate::object::Hash([1; 32]);
         let recorded = outcome.head;
-        let (branch, merge) = (child, MergeKind::Merge);
+        let (branch, merge) = (child, MergeVerb::Merge);
         let command = Box::new(MergeBranches { branch, merge, outcome: Arc::new(outcome) });
         let mut writer = memory.writer().unwrap();
         let time = memory.next_time(&mut writer).unwrap();
@@ -378,7 +378,7 @@ mod tests {
         let mut outcome = plan(&memory, child).outcome(&Arc::default()).unwrap();
         outcome.records.push(RecordOutcome::Taken, None);
         let catalog = memory.catalog().clone();
-        let replayed = Integration::replay(&memory.merge_context(&catalog), child, MergeKind::Merge, &outcome);
+        let replayed = Integration::replay(&memory.merge_context(&catalog), child, MergeVerb::Merge, &outcome);
         let error = replayed.err().unwrap();
         assert!(error.to_string().contains("1 records differ between branch and base, not 2"), "{error}");
     }

@@ -17,7 +17,7 @@ use crate::lineage::{EntryOp, SignedEntry};
 use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::{BranchId, Catalog};
 use crate::memory::command::log_record::LogRecord;
-use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::merge_verb::MergeVerb;
 use crate::memory::{Actor, BranchEvent, Error, Kind, Memory, MergeError};
 use crate::object::Hash;
 use crate::sync::Deadline;
@@ -48,7 +48,7 @@ pub struct MergeOptions {
 struct MergeRequest<'a> {
     who: &'a Actor,
     branch: BranchId,
-    merge: MergeKind,
+    merge: MergeVerb,
     summary: SummaryCheck,
     note: &'a str,
 }
@@ -67,7 +67,7 @@ impl Memory {
     /// what was written to files until now becomes an entry first.
     ///
     /// Kind `Busy` where the parent changes faster than the merge can be worked out (`parent_moves`).
-    pub fn merge(&self, who: &Actor, branch: BranchId, merge: MergeKind, dry_run: bool) -> Result<MergeResult, Error> {
+    pub fn merge(&self, who: &Actor, branch: BranchId, merge: MergeVerb, dry_run: bool) -> Result<MergeResult, Error> {
         if dry_run {
             self.dry_run(who, branch, merge, None)
         } else {
@@ -82,7 +82,7 @@ impl Memory {
         &self,
         who: &Actor,
         branch: BranchId,
-        merge: MergeKind,
+        merge: MergeVerb,
         options: MergeOptions,
     ) -> Result<MergeResult, Error> {
         // Before anything else: a file that was written to resolve a conflict must not be refused for that conflict.
@@ -161,7 +161,7 @@ impl Memory {
         if !merge.is_revert() {
             catalog.parent(child)?;
         }
-        if merge == MergeKind::Merge
+        if merge == MergeVerb::Merge
             && let Err(error) = merge_plan::check_no_children(child)
         {
             return Ok(MergeAttempt::Refused(error, None));
@@ -196,7 +196,7 @@ impl Memory {
     }
 
     /// Returns the branches whose files take part, so that what was written to them becomes entries first.
-    fn participants(&self, branch: BranchId, merge: MergeKind) -> [Option<BranchId>; 2] {
+    fn participants(&self, branch: BranchId, merge: MergeVerb) -> [Option<BranchId>; 2] {
         [Some(branch), self.parent_branch(branch).filter(|_| !merge.is_revert())]
     }
 
@@ -228,7 +228,7 @@ impl Memory {
         &self,
         who: &Actor,
         branch: BranchId,
-        merge: MergeKind,
+        merge: MergeVerb,
         expected_plan: Option<Hash>,
     ) -> Result<MergeResult, Error> {
         // Before the plan is made: writing a file that was shown to be in conflict resolves that conflict.
@@ -242,7 +242,7 @@ impl Memory {
         // All checks run, so that one dry run names every obstacle; `explore` reports the first alone. Units are last,
         // since looking at them may wait.
         let mut blockers = Vec::new();
-        if merge == MergeKind::Merge {
+        if merge == MergeVerb::Merge {
             blockers.extend(merge_plan::check_no_children(&planned.child).err());
         }
         if planned.is_blocked() {
@@ -290,7 +290,7 @@ impl Memory {
         &self,
         who: &Actor,
         branch: BranchId,
-        merge: MergeKind,
+        merge: MergeVerb,
     ) -> Result<Arc<MergePlan>, Error> {
         let contents = self.merging.planner.contents(branch, merge);
         // Small plans are made here even for a dry run: a thread of the planner costs more than they do.

@@ -17,8 +17,8 @@ use crate::lineage::{Counts, Decision, Side, Strategy};
 use crate::memory::admission::guard;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog};
 use crate::memory::command::log_record::LogRecord;
-use crate::memory::command::merge_kind::MergeKind;
 use crate::memory::command::merge_outcome::{BaseOutcome, MergeOutcome, StoredDecision};
+use crate::memory::command::merge_verb::MergeVerb;
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::PreparedCommand;
 use crate::memory::{Actor, BranchError, Error, MergeError};
@@ -50,7 +50,7 @@ impl<'a> MergeContext<'a> {
 #[derive(Clone)]
 pub struct MergePlan {
     /// Which of the four it is; a revert has its entries with it.
-    pub merge: MergeKind,
+    pub merge: MergeVerb,
     /// When it was worked out: times in the outcome are this one, and the entry's time is not before it.
     pub time: Time,
     /// [`Catalog::rewrites`] at that time: after another one no state here may be used.
@@ -96,11 +96,11 @@ pub fn check_no_children(branch: &Branch) -> Result<(), Error> {
 
 /// Returns the two branches that a merge brings together: a branch and its parent; for a revert the branch as it was before, and
 /// the branch. [`BranchError::NoParent`] for a root branch, [`Error::NotKept`] where a revert needs a state that is not kept.
-pub fn merged_branches(catalog: &Catalog, branch: BranchId, merge: MergeKind) -> Result<(BranchRef, BranchRef), Error> {
+pub fn merged_branches(catalog: &Catalog, branch: BranchId, merge: MergeVerb) -> Result<(BranchRef, BranchRef), Error> {
     let branch = catalog.branch_ref(branch)?;
     Ok(match merge {
-        MergeKind::Revert(entries) => (branch_before(catalog, branch, entries)?, branch.clone()),
-        MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => {
+        MergeVerb::Revert(entries) => (branch_before(catalog, branch, entries)?, branch.clone()),
+        MergeVerb::Merge | MergeVerb::Promote | MergeVerb::Pull => {
             (branch.clone(), catalog.branch_ref(catalog.parent(branch)?.id)?.clone())
         }
     })
@@ -109,7 +109,7 @@ pub fn merged_branches(catalog: &Catalog, branch: BranchId, merge: MergeKind) ->
 /// What a merge is worked out from: both branches as the context's catalog has them, and who asks.
 struct MergeSides<'a> {
     context: MergeContext<'a>,
-    merge: MergeKind,
+    merge: MergeVerb,
     child: BranchRef,
     parent: BranchRef,
     /// Who does it; nobody where it is not asked what the rules of the parent forbid.
@@ -120,7 +120,7 @@ impl<'a> MergeSides<'a> {
     fn new(
         context: MergeContext<'a>,
         branch: BranchId,
-        merge: MergeKind,
+        merge: MergeVerb,
         who: Option<&'a Actor>,
     ) -> Result<MergeSides<'a>, Error> {
         let (child, parent) = merged_branches(context.catalog, branch, merge)?;
@@ -129,7 +129,7 @@ impl<'a> MergeSides<'a> {
 
     /// The branch whose settings count: the parent, for a pull the branch itself.
     fn settings_branch(&self) -> &Branch {
-        if self.merge == MergeKind::Pull { &self.child } else { &self.parent }
+        if self.merge == MergeVerb::Pull { &self.child } else { &self.parent }
     }
 
     fn strategy(&self) -> Strategy {
@@ -146,22 +146,22 @@ impl<'a> MergeSides<'a> {
     }
 
     fn plan_records(&self, merge_budget: &MergeBudget<'_>) -> Result<RecordMerge, PlanError> {
-        let receives = self.merge == MergeKind::Pull;
+        let receives = self.merge == MergeVerb::Pull;
         RecordMerge::plan(&self.sides(), receives, self.strategy(), &|item| self.resolved(item), merge_budget)
     }
 
     /// Plans what becomes of the files of the branch that receives. Its inode numbers stay, so in a pull the branch
     /// takes the place that the parent has in a merge.
     fn plan_files(&self, merge_budget: &MergeBudget<'_>) -> Result<FilePlan, PlanError> {
-        let (merge, pulls) = (self.merge, self.merge == MergeKind::Pull);
+        let (merge, pulls) = (self.merge, self.merge == MergeVerb::Pull);
         let (base, own, above) = (self.child.base.files(), self.child.state.files(), self.parent.state.files());
         let (giver, receiver) = if pulls { (above, own) } else { (own, above) };
         let resolved =
             |it: &FileDecision| self.resolved(&shown_decision(it, merge)).map(|side| swap_in_pull(side, merge));
         let rules = match merge {
-            MergeKind::Pull => Some(self.child.settings.rules().with_sides_swapped()),
-            MergeKind::Revert(_) => Some(self.parent.settings.rules().with_all_merging()),
-            MergeKind::Merge | MergeKind::Promote => None,
+            MergeVerb::Pull => Some(self.child.settings.rules().with_sides_swapped()),
+            MergeVerb::Revert(_) => Some(self.parent.settings.rules().with_all_merging()),
+            MergeVerb::Merge | MergeVerb::Promote => None,
         };
         let strategy = self.strategy();
         let how = FileMerge {
@@ -174,7 +174,7 @@ impl<'a> MergeSides<'a> {
             time: self.context.time,
             new_owner: Some(NewOwner::for_transfer(self.child.uid, self.parent.uid, pulls)),
             guard: reader_guard(self.child.uid, merge),
-            writes: matches!(merge, MergeKind::Merge | MergeKind::Promote),
+            writes: matches!(merge, MergeVerb::Merge | MergeVerb::Promote),
         };
         // A file that has another inode number in the receiver is looked for in all that differs between base and receiver.
         merge_budget.check(base.has_changed_at_most(receiver, merge_budget.changes_max.saturating_mul(16)))?;
@@ -197,7 +197,7 @@ impl<'a> MergeSides<'a> {
         let all = Rules::parse("** whole").unwrap_or_default();
         let how = FileMerge {
             new_owner: Some(NewOwner::for_transfer(self.child.uid, self.parent.uid, true)),
-            guard: reader_guard(self.child.uid, MergeKind::Pull),
+            guard: reader_guard(self.child.uid, MergeVerb::Pull),
             ..FileMerge::fast_forward(&all, self.context.packs, merge_budget.changes_max, self.context.time)
         };
         let trees = MergeTrees { base: own, child: merged.files(), parent: own };
@@ -214,7 +214,7 @@ impl<'a> MergeSides<'a> {
         not_merged: &[Arc<str>],
     ) -> Hash {
         let mut taken = vec![files.taken_hash];
-        if self.merge == MergeKind::Pull {
+        if self.merge == MergeVerb::Pull {
             // A pull takes what the parent has and the base has not.
             taken.extend([self.child.base.head(), self.parent.state.head()]);
         }
@@ -235,12 +235,12 @@ impl<'a> MergeSides<'a> {
         merged.set_files(tree);
         let merged = Arc::new(merged);
         let promoted = match self.merge {
-            MergeKind::Promote => Some(self.promoted_version(&merged, merge_budget)?),
-            MergeKind::Merge | MergeKind::Pull | MergeKind::Revert(_) => None,
+            MergeVerb::Promote => Some(self.promoted_version(&merged, merge_budget)?),
+            MergeVerb::Merge | MergeVerb::Pull | MergeVerb::Revert(_) => None,
         };
         let (base, base_outcome) = match self.merge {
-            MergeKind::Revert(entries) => base_before(self.context, &self.parent, entries, merge_budget.changes_max)?,
-            MergeKind::Merge | MergeKind::Promote | MergeKind::Pull => (None, BaseOutcome::Stays),
+            MergeVerb::Revert(entries) => base_before(self.context, &self.parent, entries, merge_budget.changes_max)?,
+            MergeVerb::Merge | MergeVerb::Promote | MergeVerb::Pull => (None, BaseOutcome::Stays),
         };
         let mut both_changed: Vec<Decision> = records.both_changed().cloned().collect();
         both_changed.extend(file_decisions(&files, self.merge));
@@ -250,7 +250,7 @@ impl<'a> MergeSides<'a> {
         let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| file_id(path)).collect();
         // After all decisions: the hash is what somebody agrees to, so it covers each of them.
         let hash = self.hash(&records, &files, &both_changed, &not_merged);
-        let receiver = if self.merge == MergeKind::Pull { &self.child.state } else { &self.parent.state };
+        let receiver = if self.merge == MergeVerb::Pull { &self.child.state } else { &self.parent.state };
         let items = first_items((receiver, &merged), (self.merge, &records), counts, merge_budget.changes_max)?;
         Ok(MergePlan {
             merge: self.merge,
@@ -277,7 +277,7 @@ impl<'a> MergeSides<'a> {
 
     /// Returns what the rules of the parent forbid; a pull takes what they have let pass before.
     fn find_refusal(&self, merged: &BranchVersion, merge_budget: &MergeBudget<'_>) -> Result<Option<Error>, PlanError> {
-        let Some(who) = self.who.filter(|_| self.merge != MergeKind::Pull) else { return Ok(None) };
+        let Some(who) = self.who.filter(|_| self.merge != MergeVerb::Pull) else { return Ok(None) };
         let Some(rules) = self.parent.settings.binding_rules() else { return Ok(None) };
         let (owner, packs) = (self.parent.uid, self.context.packs);
         let (before, after) = (self.parent.state.files(), merged.files());
@@ -293,7 +293,7 @@ impl<'a> MergeSides<'a> {
         merge_budget: &MergeBudget<'_>,
     ) -> Result<GateFindings, PlanError> {
         let gate = self.parent.settings.gate();
-        if gate.is_open() || !matches!(self.merge, MergeKind::Merge | MergeKind::Promote) {
+        if gate.is_open() || !matches!(self.merge, MergeVerb::Merge | MergeVerb::Promote) {
             return Ok(GateFindings::default());
         }
         let changed =
@@ -308,7 +308,7 @@ impl MergePlan {
     pub fn new(
         context: MergeContext<'_>,
         branch: BranchId,
-        merge: MergeKind,
+        merge: MergeVerb,
         who: Option<&Actor>,
         merge_budget: &MergeBudget<'_>,
     ) -> Result<MergePlan, PlanError> {
@@ -341,7 +341,7 @@ impl MergePlan {
 
     fn same_rules(&self, child: &Branch, parent: &Branch) -> bool {
         let (planned, present) =
-            if self.merge == MergeKind::Pull { (&*self.child, child) } else { (&*self.parent, parent) };
+            if self.merge == MergeVerb::Pull { (&*self.child, child) } else { (&*self.parent, parent) };
         planned.settings.merges_like(&present.settings)
     }
 
@@ -380,7 +380,7 @@ impl MergePlan {
 
     /// Returns the branch that receives, and after it a promoted one, each with the files that it then has.
     pub fn replaced_files(&self) -> Vec<(&Branch, &Tree)> {
-        let receiver = if self.merge == MergeKind::Pull { &self.child } else { &self.parent };
+        let receiver = if self.merge == MergeVerb::Pull { &self.child } else { &self.parent };
         let promoted = self.promoted.iter().map(|(state, _)| (&*self.child, state.files()));
         [(&**receiver, self.merged.files())].into_iter().chain(promoted).collect()
     }
@@ -401,7 +401,7 @@ impl MergePlan {
     }
 
     fn settings_branch(&self) -> &Branch {
-        if self.merge == MergeKind::Pull { &self.child } else { &self.parent }
+        if self.merge == MergeVerb::Pull { &self.child } else { &self.parent }
     }
 
     /// Returns the decision on the unit that a file is in, where the sides have it differently.
@@ -429,7 +429,7 @@ impl MergePlan {
 
     /// Tells whether the branch that receives it has a gate that is not open for it.
     pub fn is_gated(&self) -> bool {
-        matches!(self.merge, MergeKind::Merge | MergeKind::Promote) && !self.parent.settings.gate().is_open()
+        matches!(self.merge, MergeVerb::Merge | MergeVerb::Promote) && !self.parent.settings.gate().is_open()
     }
 
     /// Returns the heads of the branch and of its parent that it was worked out for.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use super::merge_budget::{MergeBudget, MergedContents};
 use super::merge_plan::{MergeContext, MergePlan};
 use crate::memory::catalog::BranchId;
-use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::merge_verb::MergeVerb;
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::sync::{Condvar, Deadline, Mutex, Pool};
 
@@ -23,7 +23,7 @@ type SharedPlan = Arc<MergePlan>;
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct PlanKey {
     branch: BranchId,
-    merge: MergeKind,
+    merge: MergeVerb,
     uid: u32,
 }
 
@@ -36,7 +36,7 @@ struct PlanJob {
     done: Condvar,
 }
 
-type BranchContents = ((BranchId, MergeKind), Arc<MergedContents>);
+type BranchContents = ((BranchId, MergeVerb), Arc<MergedContents>);
 
 /// All jobs, the threads that do them, and the contents that were merged for a branch.
 pub(in crate::memory) struct Planner {
@@ -97,7 +97,7 @@ impl Planner {
     }
 
     /// Returns the contents that were merged for a branch, for whoever merges more of them.
-    pub(in crate::memory) fn contents(&self, branch: BranchId, merge: MergeKind) -> Arc<MergedContents> {
+    pub(in crate::memory) fn contents(&self, branch: BranchId, merge: MergeVerb) -> Arc<MergedContents> {
         let (purpose, mut all) = ((branch, merge), self.contents.lock());
         if let Some((_, contents)) = all.iter().find(|(of, _)| *of == purpose) {
             return contents.clone();
@@ -141,7 +141,7 @@ impl Memory {
         &self,
         who: &Actor,
         branch: BranchId,
-        merge: MergeKind,
+        merge: MergeVerb,
         deadline: Option<Deadline>,
     ) -> Result<SharedPlan, Error> {
         let purpose = PlanKey { branch, merge, uid: who.uid };
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn of_plans_that_are_made_the_newest_eight_are_kept() {
         let planner = Planner::default();
-        let purpose = |number: u64| PlanKey { branch: BranchId(number), merge: MergeKind::Merge, uid: 0 };
+        let purpose = |number: u64| PlanKey { branch: BranchId(number), merge: MergeVerb::Merge, uid: 0 };
         (0..10).for_each(|number| planner.add(purpose(number)).finish(Err(Error::WouldWait)));
         let kept: Vec<u64> = (0..10).filter(|number| planner.find(purpose(*number)).is_some()).collect();
         assert_eq!(kept, (2..10).collect::<Vec<u64>>());
@@ -254,8 +254,8 @@ mod tests {
     #[test]
     fn what_was_merged_for_a_branch_is_freed_by_the_pool() {
         let (planner, is_free) = (Planner::default(), Arc::new(AtomicBool::new(false)));
-        planner.contents(BranchId(1), MergeKind::Merge).merge_one();
-        let contents = Arc::downgrade(&planner.contents(BranchId(1), MergeKind::Merge));
+        planner.contents(BranchId(1), MergeVerb::Merge).merge_one();
+        let contents = Arc::downgrade(&planner.contents(BranchId(1), MergeVerb::Merge));
         for _ in 0..THREADS {
             let is_free = is_free.clone();
             planner.run(move || {
@@ -286,14 +286,14 @@ mod tests {
         fill(&memory, &who, child, "d");
         // One segment holds the rows of both.
         memory.gc(&who, None, false).unwrap();
-        let planned = memory.plan_in_background(&who, child, MergeKind::Merge, None).unwrap();
+        let planned = memory.plan_in_background(&who, child, MergeVerb::Merge, None).unwrap();
         memory.discard(&who, other).unwrap();
         memory.gc(&who, None, false).unwrap();
         assert!(
             !planned.is_current(&memory.catalog(), memory.now()),
             "the control: rows that the plan took have moved"
         );
-        memory.merge_with(&who, child, MergeKind::Merge, MergeOptions::default()).unwrap();
+        memory.merge_with(&who, child, MergeVerb::Merge, MergeOptions::default()).unwrap();
         memory.close().unwrap();
         let again =
             Memory::open_on(Arc::new(disk.power_cut_keep_all()), OpenMode::Existing, None, Environment::real(who))
@@ -321,11 +321,11 @@ mod tests {
     fn a_merge_that_takes_longer_than_its_caller_waits_is_busy_and_its_plan_serves_the_next_try() {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };
         let (memory, _, child) = with_a_fork(&who);
-        let purpose = PlanKey { branch: child, merge: MergeKind::Merge, uid: who.uid };
+        let purpose = PlanKey { branch: child, merge: MergeVerb::Merge, uid: who.uid };
         let job = memory.merging.planner.add(purpose);
         let merge = || {
             let deadline = Some(Deadline::from_now(std::time::Duration::ZERO));
-            memory.merge_with(&who, child, MergeKind::Merge, MergeOptions { deadline, ..MergeOptions::default() })
+            memory.merge_with(&who, child, MergeVerb::Merge, MergeOptions { deadline, ..MergeOptions::default() })
         };
         let error = merge().map(drop).unwrap_err();
         assert_eq!((error.kind(), error.code()), (Kind::Busy, "merge_too_long"));
@@ -338,7 +338,7 @@ mod tests {
     fn a_plan_that_follows_the_parent_is_that_of_both_as_they_are() {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };
         let (memory, main, child) = with_a_fork(&who);
-        let plan = || memory.plan_in_background(&who, child, MergeKind::Merge, None).unwrap();
+        let plan = || memory.plan_in_background(&who, child, MergeVerb::Merge, None).unwrap();
         let first = plan();
         let before = first.hash;
         // The first, the last and one between in order of ids.
@@ -359,7 +359,7 @@ mod tests {
         let who = Actor { uid: 0, gid: 0, name: "root".into() };
         let (memory, main, child) = with_a_fork(&who);
         memory.commit(&who, main, vec![put("of the parent", 7)]).unwrap();
-        let plan = || memory.plan_in_background(&who, child, MergeKind::Merge, None).unwrap();
+        let plan = || memory.plan_in_background(&who, child, MergeVerb::Merge, None).unwrap();
         let changes: [&dyn Fn(); 3] = [
             &|| assert!(memory.commit(&who, child, vec![put("written since", 1)]).is_ok()),
             &|| memory.set(&who, main, Setting::Strategy, "manual").unwrap(),

@@ -3,7 +3,7 @@
 use super::gate_check::{RequirementStatus, check_gate, requirements};
 use super::merge_plan::MergePlan;
 use crate::memory::catalog::{BranchId, Catalog};
-use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::merge_verb::MergeVerb;
 use crate::memory::{Error, Memory};
 
 /// A proposal, worked out as a promote of its frozen state, with all that its merge waits for.
@@ -23,7 +23,7 @@ impl Memory {
     pub(in crate::memory) fn plan_proposal(&self, branch: BranchId) -> Result<MergePlan, Error> {
         let catalog = self.catalog().clone();
         let proposed = catalog.with_proposed_state(branch)?;
-        self.plan_whole(&proposed, (branch, MergeKind::Promote), catalog.branch(branch)?.uid)
+        self.plan_whole(&proposed, (branch, MergeVerb::Promote), catalog.branch(branch)?.uid)
     }
 
     /// As [`Memory::plan_proposal`], with all that prevents the merge and what its gate asks for. What prevents the

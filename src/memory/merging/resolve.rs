@@ -8,7 +8,7 @@ use crate::lineage::{Decision, Detail, EntryOp, Side};
 use crate::memory::admission::disk_room::disk_cost_bytes;
 use crate::memory::catalog::{BranchId, Catalog, CatalogChange, Resolution};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord};
-use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::merge_verb::MergeVerb;
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, Error, Memory, MergeError};
@@ -93,7 +93,7 @@ impl Memory {
             return Err(MergeError::FolderInTheWay(id.to_string()).into());
         }
         let child = catalog.branch(branch)?;
-        let receiver = if merge == MergeKind::Pull { child } else { catalog.parent(child)? };
+        let receiver = if merge == MergeVerb::Pull { child } else { catalog.parent(child)? };
         let overruling = (!is_followed).then(|| receiver.settings.strategy().name());
         let ResolvedConflict { id, resolution, .. } = resolved;
         let _room = self.reserve_room(disk_cost_bytes(0, 0))?;
@@ -118,9 +118,9 @@ impl Memory {
         branch: BranchId,
         id: &str,
         uid: u32,
-    ) -> Result<(Decision, MergeKind), Error> {
+    ) -> Result<(Decision, MergeVerb), Error> {
         let mut found = None;
-        for merge in [MergeKind::Merge, MergeKind::Pull] {
+        for merge in [MergeVerb::Merge, MergeVerb::Pull] {
             let planned = self.plan_whole(catalog, (branch, merge), uid)?;
             // A unit is decided as a whole, so the name of any of its files stands for it.
             let item = planned.unit_decision(id).or_else(|| planned.conflicts().find(|item| *item.id == *id));
@@ -154,7 +154,7 @@ impl Memory {
         // After the commit above, which is what notes writes. They stay until they are resolved, for a failure in between
         // and for a second caller, whose merge needs them as well.
         let written = self.merging.acks.resolving_writes(branch);
-        for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull] {
+        for merge in [MergeVerb::Merge, MergeVerb::Promote, MergeVerb::Pull] {
             let Some(first) = written.iter().find(|written| written.ack.merge == merge) else { continue };
             let planned = self.plan_whole(&catalog, (branch, merge), first.uid)?;
             // A unit is decided as one: a write to one member decides nothing.
@@ -202,7 +202,7 @@ impl Memory {
     fn applicable_decisions(
         &self,
         catalog: &Catalog,
-        (branch, merge): (BranchId, MergeKind),
+        (branch, merge): (BranchId, MergeVerb),
         resolved: Vec<ResolvedConflict>,
     ) -> Result<Vec<ResolvedConflict>, Error> {
         let Some(first) = resolved.first() else { return Ok(resolved) };
@@ -227,7 +227,7 @@ impl Memory {
     pub(in crate::memory) fn plan_whole(
         &self,
         catalog: &Catalog,
-        (branch, merge): (BranchId, MergeKind),
+        (branch, merge): (BranchId, MergeVerb),
         uid: u32,
     ) -> Result<MergePlan, Error> {
         let turn = self.admission.turns.wait_for_turn(uid);

@@ -11,8 +11,8 @@ use super::merge_result::{MergeResult, RevertSummary};
 use crate::branch::{BranchVersion, differences_at_most};
 use crate::lineage::SignedEntry;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Revision, RevisionPoint, StateSource};
-use crate::memory::command::merge_kind::{MergeKind, RevertVerb, RevertedEntries};
 use crate::memory::command::merge_outcome::BaseOutcome;
+use crate::memory::command::merge_verb::{MergeVerb, RevertVerb, RevertedEntries};
 use crate::memory::storage::trees::tree_error;
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::merge::Action;
@@ -152,7 +152,7 @@ impl Memory {
         options: MergeOptions,
         dry_run: bool,
     ) -> Result<MergeResult, Error> {
-        let merge = MergeKind::Revert(target.entries);
+        let merge = MergeVerb::Revert(target.entries);
         let result = match dry_run {
             true => self.dry_run(who, branch, merge, options.plan)?,
             false => self.merge_with(who, branch, merge, options)?,

@@ -8,7 +8,7 @@ use super::merge_result::MergeResult;
 use super::revert::RevertTarget;
 use crate::lineage::{Entry, EntryOp, SignedEntry};
 use crate::memory::catalog::{BranchId, StateSource};
-use crate::memory::command::merge_kind::{RevertVerb, RevertedEntries};
+use crate::memory::command::merge_verb::{RevertVerb, RevertedEntries};
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::workspace::Tree;
 

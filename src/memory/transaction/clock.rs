@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::{
-        BranchId, FILES_ROOT, FileName, FileOp, Kind, MergeKind, NewInode, OpenMode, RecordEdit, RecordInput,
+        BranchId, FILES_ROOT, FileName, FileOp, Kind, MergeVerb, NewInode, OpenMode, RecordEdit, RecordInput,
     };
 
     const HOUR: i64 = 3600 * 1_000_000_000;
@@ -259,7 +259,7 @@ mod tests {
         };
         check(prepare, |memory, main| {
             let child = memory.catalog().branch(main).unwrap().children["child"];
-            memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+            memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
         });
     }
 }

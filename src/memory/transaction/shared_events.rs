@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::catalog::signals::SignalLifetime;
-    use crate::memory::{Actor, Environment, MergeKind, OpenMode, RecordEdit, RecordInput};
+    use crate::memory::{Actor, Environment, MergeVerb, OpenMode, RecordEdit, RecordInput};
 
     fn lines(share: u64) -> EventLines {
         let budget = Arc::new(MemoryBudget::default());
@@ -428,7 +428,7 @@ mod tests {
         memory.commit(&who, child, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
         let start = memory.shared_events(main).unwrap().end;
         let path = memory.catalog().branch(child).unwrap().path.clone();
-        memory.merge(&who, child, MergeKind::Merge, false).unwrap();
+        memory.merge(&who, child, MergeVerb::Merge, false).unwrap();
         let line = memory.read_shared_events(main, start, usize::MAX).unwrap();
         let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
         assert_eq!((&line["event"], &line["branch"], &line["put"]), (&"merge".into(), &(&*path).into(), &1.into()));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engramfs::memory::{
-    Actor, BranchId, Hash, Memory, MergeKind, OpenMode, PurgeOptions, ReviewRequest, Setting, SharedLogEntryInput,
+    Actor, BranchId, Hash, Memory, MergeVerb, OpenMode, PurgeOptions, ReviewRequest, Setting, SharedLogEntryInput,
     SharedLogPosition, SignalId, View,
 };
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn proposing(memory: &Memory, main: BranchId) -> BranchId {
     let plan: Hash = page["plan"].as_str().unwrap().parse().unwrap();
     memory.review(&reviewer, main, ReviewRequest { name: "fix", plan, approves: true, text: "fine" }).unwrap();
     memory.commit(&who(), main, vec![put("later", None, Some("in main, behind the proposal"))]).unwrap();
-    memory.merge(&bob(), branch, MergeKind::Pull, false).unwrap();
+    memory.merge(&bob(), branch, MergeVerb::Pull, false).unwrap();
     memory.commit(&bob(), branch, vec![put("b", None, Some("behind the pull"))]).unwrap();
     branch
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engramfs::disk::ForgetfulDisk;
 use engramfs::file_index::{Syntax, split_passages};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Credentials, FILES_ROOT, FileKind, FileName, FileOp, Memory, MergeKind, Query, RenameMode,
+    Actor, Attrs, BranchId, Credentials, FILES_ROOT, FileKind, FileName, FileOp, Memory, MergeVerb, Query, RenameMode,
     Setting, Tree, View,
 };
 use engramfs::text::{CollectionTotals, Language, QueryTerms, STEM_WEIGHT, Scorer, TermFrequencies, TermGroup};
@@ -201,7 +201,7 @@ impl World {
                 // A conflict of lines, or a branch below, refuses it.
                 if self
                     .memory
-                    .merge(&who(), branch, MergeKind::Merge, false)
+                    .merge(&who(), branch, MergeVerb::Merge, false)
                     .is_ok_and(|result| result.status == "merged")
                 {
                     self.branches.retain(|other| *other != branch);

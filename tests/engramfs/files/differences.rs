@@ -2,7 +2,7 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Credentials, FILES_ROOT, FileName, FileOp, Kind, MergeKind, NewInode, RenameMode, Setting,
+    Actor, Attrs, BranchId, Credentials, FILES_ROOT, FileName, FileOp, Kind, MergeVerb, NewInode, RenameMode, Setting,
     ShowTarget, Side, View, Viewer, XattrMode,
 };
 use serde_json::Value;
@@ -69,7 +69,7 @@ fn a_name_that_is_not_utf_8_is_resolved_as_it_is_listed_and_rolled_back_by_quest
     let x = memory.fork(&who(), main, "x", None).unwrap();
     fill(main, "main");
     fill(x, "fork");
-    let merge = || memory.merge(&who(), x, MergeKind::Merge, false).map_err(|error| error.kind());
+    let merge = || memory.merge(&who(), x, MergeVerb::Merge, false).map_err(|error| error.kind());
     assert_eq!(merge().unwrap_err(), Kind::Conflict);
     let listed = "files/odd\u{fffd}";
     memory.resolve_conflict(&who(), x, listed, Side::Child).unwrap();

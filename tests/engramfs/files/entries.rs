@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, Memory, MergeKind, Setting, Side};
+use engramfs::memory::{Actor, Memory, MergeVerb, Setting, Side};
 use serde_json::Value;
 
 use super::{try_write, write};
@@ -41,7 +41,7 @@ fn operations_on_files_get_an_entry_before_a_command_another_uid_and_the_close()
     try_write(&memory, &bob, main, "c", "by that").unwrap();
     assert_eq!(entries(&memory)[..3], expected[..3]);
     write(&memory, main, "d", "before a merge into the branch");
-    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
     assert_eq!(entries(&memory), expected);
     try_write(&memory, &bob, main, "e", "before the close").unwrap();
     memory.close().unwrap();
@@ -65,7 +65,7 @@ fn operations_on_files_get_an_entry_by_themselves_within_seconds() {
 /// Without the entry of the other branch, what is brought together would not be what its lineage says.
 #[test]
 fn what_brings_two_branches_together_commits_the_files_of_both_first() {
-    for merge in [Some(MergeKind::Merge), Some(MergeKind::Promote), Some(MergeKind::Pull), None] {
+    for merge in [Some(MergeVerb::Merge), Some(MergeVerb::Promote), Some(MergeVerb::Pull), None] {
         let memory = open(&ForgetfulDisk::new()).unwrap();
         let main = main_of(&memory);
         let child = memory.fork(&who(), main, "child", None).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, Attrs, Environment, FileOp, Memory, MergeKind, OpenMode, Setting, Time, View};
+use engramfs::memory::{Actor, Attrs, Environment, FileOp, Memory, MergeVerb, OpenMode, Setting, Time, View};
 
 use serde_json::Value;
 
@@ -120,8 +120,8 @@ fn a_lifetime_counts_from_the_last_write_or_merge_whatever_the_mtime() {
     write(&memory, fork, "tmp/merged", "x");
     long_ago(&memory, fork, "tmp/merged");
     NOW.fetch_add(5 * MINUTE, Ordering::Relaxed);
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
-    memory.merge(&who(), puller, MergeKind::Pull, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
+    memory.merge(&who(), puller, MergeVerb::Pull, false).unwrap();
     // What counts is stored.
     memory.close().unwrap();
     drop(memory);
@@ -150,7 +150,7 @@ fn a_lifetime_begins_anew_where_a_merge_changes_a_file_that_was_there() {
     NOW.fetch_add(50 * MINUTE, Ordering::Relaxed);
     write(&memory, fork, "tmp/a", "new");
     NOW.fetch_add(5 * MINUTE, Ordering::Relaxed);
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     NOW.fetch_add(57 * MINUTE, Ordering::Relaxed);
     assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 0, "an hour after the write, not after the merge");
     NOW.fetch_add(4 * MINUTE, Ordering::Relaxed);
@@ -168,7 +168,7 @@ fn files_that_a_merge_brought_expire_though_nothing_else_changes() {
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     write(&memory, fork, "tmp/merged", "x");
     assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 0, "now it is known that nothing expires in main");
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     NOW.fetch_add(3_601_000_000_000, Ordering::Relaxed);
     assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
 }

@@ -1,7 +1,7 @@
 //! How much of the lines that lose a merge stands in its entry.
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::MergeKind;
+use engramfs::memory::MergeVerb;
 use serde_json::Value;
 
 use super::write;
@@ -23,7 +23,7 @@ fn of_the_lines_that_lose_64_of_a_file_and_1000_bytes_of_each_are_in_the_entry()
             write(&memory, branch, name, &lines(count, word));
         }
     }
-    memory.merge(&who(), fork, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     let merge: Value = serde_json::from_str(memory.lineage_lines(main, false).unwrap().last().unwrap()).unwrap();
     for (decision, more) in merge["conflicts"].as_array().unwrap().iter().zip([0, 6]) {
         let lost = decision["lost"].as_array().unwrap();

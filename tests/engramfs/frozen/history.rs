@@ -8,7 +8,7 @@ use std::time::Duration;
 use engramfs::disk::{Disk, DiskFile, DiskSpace, RealDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeKind, MergeOptions, NewInode,
+    Actor, Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeOptions, MergeVerb, NewInode,
     OpenMode, PurgeOptions, RangeOp, RenameMode, RevertVerb, ReviewRequest, Revision, Setting, SharedLogEntryInput,
     ShowTarget, Side, SignalId, Time, Viewer, XattrMode,
 };
@@ -219,17 +219,17 @@ fn merges(memory: &Memory, main: BranchId, child: BranchId) {
     memory.commit(&who(), main, vec![record("r1", 90), record("from-main", 91)]).unwrap();
     write(memory, main, "both.txt", "ONE\ntwo\nthree\n");
     write(memory, main, "log.jsonl", "{\"event_id\":1}\n{\"event_id\":3}\n");
-    memory.merge(&who(), child, MergeKind::Pull, false).unwrap();
+    memory.merge(&who(), child, MergeVerb::Pull, false).unwrap();
     memory.commit(&who(), child, vec![record("r6", 82)]).unwrap();
     let terms = MergeOptions { note: "half of it".into(), ..MergeOptions::default() };
-    memory.merge_with(&who(), child, MergeKind::Promote, terms).unwrap();
+    memory.merge_with(&who(), child, MergeVerb::Promote, terms).unwrap();
     memory.commit(&who(), child, vec![record("r2", 83)]).unwrap();
     memory.commit(&who(), main, vec![record("r2", 92)]).unwrap();
     memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
-    let refused = memory.merge(&who(), child, MergeKind::Merge, false).unwrap_err();
+    let refused = memory.merge(&who(), child, MergeVerb::Merge, false).unwrap_err();
     assert_eq!(refused.kind(), Kind::Conflict);
     memory.resolve_conflict(&who(), child, "r2", Side::Parent).unwrap();
-    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
 }
 
 /// Something that leaked goes.
@@ -318,7 +318,7 @@ fn proposals(memory: &Memory, main: BranchId) {
     memory.commit(&who(), stays, vec![record("proposed", 3)]).unwrap();
     write(memory, stays, "proposed.md", "as it was proposed\n");
     memory.propose(&who(), stays, "please").unwrap();
-    let plan = memory.dry_run(&who(), stays, MergeKind::Merge, None).unwrap().plan;
+    let plan = memory.dry_run(&who(), stays, MergeVerb::Merge, None).unwrap().plan;
     let review = |approves| ReviewRequest { name: "proposes", plan, approves, text: "read it" };
     memory.review(&approver, main, review(false)).unwrap();
     memory.review(&approver, main, review(true)).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::disk::ForgetfulDisk;
 use crate::memory::{
-    Actor, EditError, Environment, MergeKind, OpenMode, PurgeOptions, RecordEdit, RecordInput, RecordPatch,
+    Actor, EditError, Environment, MergeVerb, OpenMode, PurgeOptions, RecordEdit, RecordInput, RecordPatch,
     SharedLogEntryInput, View,
 };
 
@@ -187,7 +187,7 @@ fn whoever_is_over_a_quota_may_remove_cut_merge_and_discard() {
     assert!(refused() && edit(FileOp::Write { inode, offset: 800, bytes: vec![b'x'].into() }).is_none());
     rig.memory.commit(&rig.who, rig.main, vec![RecordEdit::Delete { id: "a".into() }]).unwrap();
     edit(FileOp::SetAttr { inode, attrs: Attrs { size: Some(700), ..Attrs::default() } }).unwrap();
-    rig.memory.merge(&rig.who, child, MergeKind::Merge, false).unwrap();
+    rig.memory.merge(&rig.who, child, MergeVerb::Merge, false).unwrap();
     assert!(is_over(rig.put(rig.main, "more", "x")), "b and c are there");
     edit(FileOp::Unlink { parent, name: name(), keep: false }).unwrap();
     rig.memory.discard(&rig.who, other).unwrap();
@@ -278,7 +278,7 @@ fn a_shared_log_counts_for_no_quota() {
     assert!(is_over(rig.put(rig.main, "b", "x")) && is_over(rig.fork(rig.main, "other")), "the control");
     rig.memory.set(&rig.who, case, Setting::Log, "own").unwrap();
     rig.append(case, "of the case");
-    rig.memory.merge(&rig.who, case, MergeKind::Merge, false).unwrap();
+    rig.memory.merge(&rig.who, case, MergeVerb::Merge, false).unwrap();
     rig.fork(rig.main, "other").unwrap();
 }
 
@@ -307,11 +307,11 @@ fn what_is_counted_step_by_step_is_what_is_counted_anew() {
                 }
             }
             1 if branch != main => {
-                if memory.merge(who, branch, MergeKind::Merge, false).is_ok() {
+                if memory.merge(who, branch, MergeVerb::Merge, false).is_ok() {
                     branches.retain(|other| *other != branch);
                 }
             }
-            2 if branch != main => drop(memory.merge(who, branch, MergeKind::Pull, false)),
+            2 if branch != main => drop(memory.merge(who, branch, MergeVerb::Pull, false)),
             3 => drop(memory.commit(who, branch, vec![RecordEdit::Delete { id: id.as_str().into() }])),
             4 | 5 => rig.append(branch, &"x".repeat(1 + random(40) as usize)),
             6 => happened[0] += u64::from(memory.archive_log(who, branch, 1 + random(4)).is_ok()),

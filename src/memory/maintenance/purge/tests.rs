@@ -3,7 +3,7 @@
 use super::*;
 use crate::disk::{Disk, ForgetfulDisk};
 use crate::memory::{
-    Environment, FILES_ROOT, FileName, FileOp, MergeKind, NewInode, OpenMode, RecordEdit, RecordInput, Revision,
+    Environment, FILES_ROOT, FileName, FileOp, MergeVerb, NewInode, OpenMode, RecordEdit, RecordInput, Revision,
     Setting, VerifyOptions, verify_on,
 };
 
@@ -45,7 +45,7 @@ fn what_was_sealed_and_merged_between_the_note_and_the_entry_goes_too() {
     assert_eq!((mark.segments.len(), mark.quotes.len()), (0, 0));
     mark.save(&disk).unwrap();
     memory.seal().unwrap();
-    memory.merge(&who(), child, MergeKind::Promote, false).unwrap();
+    memory.merge(&who(), child, MergeVerb::Promote, false).unwrap();
     memory.commit_purge(&who(), &mut purge, &mut PurgeReport::default()).unwrap();
     memory.sync().unwrap();
     let disk = disk.power_cut_keep_nothing();
@@ -85,7 +85,7 @@ fn the_lines_that_the_newest_entry_quotes_go() {
     let child = memory.fork(&who(), main, "child", None).unwrap();
     write(&memory, child, "{\"event_id\":1,\"v\":\"hunter2\"}\n");
     write(&memory, main, "{\"event_id\":1,\"v\":\"other\"}\n");
-    memory.merge(&who(), child, MergeKind::Promote, false).unwrap();
+    memory.merge(&who(), child, MergeVerb::Promote, false).unwrap();
     let quotes = |line: &String| line.contains("hunter2");
     assert!(memory.lineage_lines(main, false).unwrap().last().is_some_and(quotes), "a control");
     memory.purge(&who(), main, &["files/dump.jsonl".into()], PurgeOptions::default()).unwrap();

@@ -7,7 +7,7 @@ use crate::disk::{DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use crate::memory::catalog::settings::Setting;
 use crate::memory::maintenance::compact::RewriteSet;
 use crate::memory::{
-    Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, MergeKind, MergeOptions, NewInode, OpenMode,
+    Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, MergeOptions, MergeVerb, NewInode, OpenMode,
     PurgeOptions, RecordEdit, RecordInput, Revision, View,
 };
 
@@ -407,11 +407,11 @@ fn the_state_before_a_merge_promote_pull_or_revert_stays_as_long_as_any_other() 
         memory.merge(&who, child, kind, false).unwrap();
     };
     write(child, "a");
-    check("promote", &[main, child], &|| merge(MergeKind::Promote));
+    check("promote", &[main, child], &|| merge(MergeVerb::Promote));
     write(main, "b");
-    check("pull", &[child], &|| merge(MergeKind::Pull));
+    check("pull", &[child], &|| merge(MergeVerb::Pull));
     write(child, "c");
-    check("merge", &[main], &|| merge(MergeKind::Merge));
+    check("merge", &[main], &|| merge(MergeVerb::Merge));
     write(main, "d");
     let entry = Revision::parse(&memory.last_seq().to_string()).unwrap();
     check("revert", &[main], &|| {

@@ -24,8 +24,8 @@ use crate::memory::catalog::shared_log::{SharedLogCursor, SharedLogTotals};
 use crate::memory::catalog::{BranchId, Resolution, Review, StateSource};
 use crate::memory::command::imported::ImportedState;
 use crate::memory::command::log_record::Command;
-use crate::memory::command::merge_kind::{MergeKind, RevertVerb, RevertedEntries};
 use crate::memory::command::merge_outcome::samples;
+use crate::memory::command::merge_verb::{MergeVerb, RevertVerb, RevertedEntries};
 use crate::memory::command::purge_selection::PurgeSelection;
 use crate::memory::command::record_change::{RecordChange, SharedLogAppend};
 use crate::memory::merging::integration::MergeBranches;
@@ -87,7 +87,7 @@ fn commands_on_records_and_branches_read_back() {
     }
     round_trip(DeleteCheckpoint { branch, label: name.clone() });
     let reverted = RevertedEntries { before: 3, first: 5, last: 8, verb: RevertVerb::Undo };
-    for merge in [MergeKind::Merge, MergeKind::Promote, MergeKind::Pull, MergeKind::Revert(reverted)] {
+    for merge in [MergeVerb::Merge, MergeVerb::Promote, MergeVerb::Pull, MergeVerb::Revert(reverted)] {
         round_trip(MergeBranches { branch, merge, outcome: Arc::new(samples::outcome(merge)) });
     }
     round_trip(DiscardBranch(branch));

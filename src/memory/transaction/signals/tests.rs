@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::disk::ForgetfulDisk;
-use crate::memory::{Environment, Kind, MergeKind, OpenMode, RecordEdit, RecordInput, View};
+use crate::memory::{Environment, Kind, MergeVerb, OpenMode, RecordEdit, RecordInput, View};
 
 fn who() -> Actor {
     Actor { uid: 0, gid: 0, name: "root".into() }
@@ -144,6 +144,6 @@ fn signals_are_in_no_head_no_entry_no_checkpoint_and_no_merge() {
     put("b");
     memory.rollback(&who(), child, "v1").unwrap();
     assert_eq!(keys(child), ["second"], "the rollback takes none away and brings none back");
-    memory.merge(&who(), child, MergeKind::Merge, false).unwrap();
+    memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
     assert_eq!(keys(main), [""; 0]);
 }

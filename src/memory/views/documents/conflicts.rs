@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::branch::BranchVersion;
 use crate::lineage::Decision;
 use crate::memory::catalog::{Catalog, ResolvedView};
-use crate::memory::command::merge_kind::MergeKind;
+use crate::memory::command::merge_verb::MergeVerb;
 use crate::memory::views::documents::DocumentSpec;
 use crate::memory::{Error, Memory};
 
@@ -25,7 +25,7 @@ fn render(memory: &Memory, catalog: &Catalog, resolved: &ResolvedView<'_>) -> Re
         return Ok(out);
     }
     let parent = catalog.parent(resolved.branch)?;
-    let planned = memory.plan_whole(catalog, (resolved.branch.id, MergeKind::Merge), resolved.branch.uid)?;
+    let planned = memory.plan_whole(catalog, (resolved.branch.id, MergeVerb::Merge), resolved.branch.uid)?;
     for item in planned.both_changed {
         let mut line = item.to_json();
         if !item.is_file() {
