@@ -17,8 +17,8 @@ files=(--exclude 'src/**/fuzzing.rs' --exclude 'src/disk/fault*.rs' --exclude 's
 for module in "${modules[@]}"; do files+=(--file "src/$module/**"); done
 # Tests that find faults in these modules; those with real mounts and long histories are left out.
 tests=(disk:: object:: text:: vector:: facet:: graph:: record:: journal:: lineage:: branch:: merge:: memory:: workspace::
-  segment:: search:: file_index:: fs:: model:: durability:: flushes:: files:: forgery:: damage:: damage_while_open::
-  regressions:: races:: manifest:: graphs:: inodes:: search_scopes:: clock:: refusals:: orphans:: long_writes:: full::
+  segment:: search:: file_index:: fs:: model:: durability:: during_seal:: flushes:: files:: forgery:: damage::
+  damage_while_open:: regressions:: races:: manifest:: graphs:: inodes:: search_scopes:: clock:: refusals:: orphans:: long_writes:: full::
   faults:: panics:: shared_log:: signals:: archive:: purge memory_limits:: gates:: retained_states:: plans:: reverts::
   shrink:: space:: stamps:: states:: story:: units:: manual_conflicts:: embedding::)
 

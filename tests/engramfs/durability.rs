@@ -1,15 +1,14 @@
 //! Power cuts, torn writes and the death of the process.
 
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use engramfs::disk::{Disk, DiskCall, DiskFile, DiskSpace, Fault, FaultyDisk, ForgetfulDisk};
+use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::journal::{FILE_HEADER_BYTES, Frame, FrameKind, Journal, JournalError, Replay};
-use engramfs::memory::{Kind, Memory, OpenMode, Setting, View};
+use engramfs::memory::Kind;
 
 use crate::shrink::run_steps;
 use crate::story::{Log, SCRIPT, Step, Story, random_steps, recover};
-use crate::support::{Chance, environment, holding, main_of, open, put, rounds, stride, verify, who};
+use crate::support::{Chance, main_of, open, put, rounds, stride, who};
 
 /// Runs the steps up to the `nth` call that changes the disk: from there on nothing reaches it.
 /// Returns the story, and whether all calls were made before.
@@ -377,106 +376,4 @@ fn what_broken_seals_left_is_swept() {
     let (journals, others): (Vec<_>, Vec<_>) = files.partition(|path| path.starts_with("journal/"));
     assert_eq!(journals.len(), 1, "{journals:?}");
     assert!(others.len() <= 4 + 6 && !others.iter().any(|path| path.contains("draft")), "{others:?}");
-}
-
-/// A disk on which something happens once, right after the first such call for the manifest.
-struct Meanwhile {
-    inner: ForgetfulDisk,
-    call: DiskCall,
-    what: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl Meanwhile {
-    fn happen(&self, call: DiskCall, name: &str) {
-        let what = (call == self.call && name == "manifest").then(|| self.what.lock().unwrap().take()).flatten();
-        what.into_iter().for_each(|what| what());
-    }
-}
-
-impl Disk for Meanwhile {
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename(from, to)?;
-        self.happen(DiskCall::Rename, to);
-        Ok(())
-    }
-
-    fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.inner.open(path)?;
-        self.happen(DiskCall::Open, path);
-        Ok(file)
-    }
-
-    fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        self.inner.create(path)
-    }
-
-    fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        self.inner.open_write(path)
-    }
-
-    fn remove(&self, path: &str) -> io::Result<()> {
-        self.inner.remove(path)
-    }
-
-    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-
-    fn make_dir(&self, path: &str) -> io::Result<()> {
-        self.inner.make_dir(path)
-    }
-
-    fn sync_dir(&self, path: &str) -> io::Result<()> {
-        self.inner.sync_dir(path)
-    }
-
-    fn mode(&self, path: &str) -> io::Result<u32> {
-        self.inner.mode(path)
-    }
-
-    fn space(&self) -> io::Result<DiskSpace> {
-        self.inner.space()
-    }
-}
-
-#[test]
-fn what_goes_out_of_use_while_gc_runs_is_kept_for_as_long_as_the_manifest_names_it() {
-    let inner = ForgetfulDisk::new();
-    let disk = Arc::new(Meanwhile { inner: inner.clone(), call: DiskCall::Rename, what: Mutex::default() });
-    let memory = crate::support::open_on(disk.clone()).unwrap();
-    // An earlier state of the fork would keep its segment.
-    memory.set(&who(), main_of(&memory), Setting::Keep, "0s").unwrap();
-    let fork = memory.fork(&who(), main_of(&memory), "x", None).unwrap();
-    memory.commit(&who(), fork, vec![put("a", None, Some("of the fork alone"))]).unwrap();
-    memory.seal().unwrap();
-    let sealed = holding(&inner, "of the fork alone");
-    assert!(matches!(&sealed[..], [path] if path.starts_with("segments/")), "{sealed:?}");
-    let writer = memory.clone();
-    *disk.what.lock().unwrap() = Some(Box::new(move || writer.discard(&who(), fork).unwrap()));
-    memory.gc(&who(), None, false).unwrap();
-    assert!(memory.resolve("main/x").is_err(), "it was discarded meanwhile");
-    assert_eq!(holding(&inner, "of the fork alone"), sealed);
-    for cut in [inner.power_cut_keep_nothing(), inner.power_cut_keep_all()] {
-        verify(&cut).unwrap();
-        open(&cut).unwrap();
-    }
-    // The next manifest does not name it.
-    memory.gc(&who(), None, false).unwrap();
-    assert_eq!(holding(&inner, "of the fork alone"), [""; 0]);
-    verify(&inner).unwrap();
-}
-
-#[test]
-fn who_reads_beside_a_writer_begins_anew_where_the_store_is_sealed_meanwhile() {
-    let inner = ForgetfulDisk::new();
-    let memory = open(&inner).unwrap();
-    let seal = move || {
-        memory.commit(&who(), main_of(&memory), vec![put("a", None, Some("text"))]).unwrap();
-        memory.seal().unwrap();
-    };
-    let disk = Arc::new(Meanwhile { inner, call: DiskCall::Open, what: Mutex::default() });
-    // The manifest is read when the journals that it does not name are gone.
-    *disk.what.lock().unwrap() = Some(Box::new(seal));
-    let reader = Memory::open_on(disk, OpenMode::ReadOnly, None, environment()).unwrap();
-    assert_eq!(reader.status(&View::Branch(main_of(&reader))).unwrap()["records"], 1);
 }

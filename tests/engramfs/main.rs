@@ -25,6 +25,8 @@ mod damage_while_open;
 mod dump;
 /// Kills, power cuts and torn writes.
 mod durability;
+/// What happens while a seal or a collection is under way.
+mod during_seal;
 /// Vectors that embedders make.
 mod embedding;
 /// Questions whose answers are known.
