@@ -4,9 +4,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use engramfs::disk::{Disk, DiskCall, DiskFile, DiskSpace, ForgetfulDisk};
-use engramfs::memory::{Memory, OpenMode, Setting, View};
+use engramfs::memory::{Kind, Memory, OpenMode, Setting, View};
 
-use crate::support::{environment, holding, main_of, open, put, verify, who};
+use crate::support::{Chance, delete, environment, holding, main_of, open, put, verify, who};
 
 /// A disk on which something happens once, right after the first such call for the manifest.
 struct Meanwhile {
@@ -93,6 +93,34 @@ fn what_goes_out_of_use_while_gc_runs_is_kept_for_as_long_as_the_manifest_names_
     memory.gc(&who(), None, false).unwrap();
     assert_eq!(holding(&inner, "of the fork alone"), [""; 0]);
     verify(&inner).unwrap();
+}
+
+#[test]
+fn a_full_disk_takes_writes_again_after_deletes_that_came_while_it_was_collected() {
+    let inner = ForgetfulDisk::new();
+    inner.limit(8 << 20, 1 << 20);
+    let disk = Arc::new(Meanwhile { inner, call: DiskCall::Rename, what: Mutex::default() });
+    let memory = crate::support::open_on(disk.clone()).unwrap();
+    memory.set(&who(), main_of(&memory), Setting::Keep, "0s").unwrap();
+    let write = |id: usize| memory.commit(&who(), main_of(&memory), vec![put(&id.to_string(), None, Some(&noise(id)))]);
+    memory.commit(&who(), main_of(&memory), vec![put("small", None, Some("text"))]).unwrap();
+    let count = (0..).find(|id| write(*id).is_err()).unwrap();
+    let (writer, later) = (memory.clone(), disk.clone());
+    let deletes =
+        move || drop(writer.commit(&who(), main_of(&writer), (0..count).map(|id| delete(&id.to_string())).collect()));
+    // A collection that gave back nothing is followed by another one, the last, which has sealed by the time of its deletes.
+    *disk.what.lock().unwrap() = Some(Box::new(move || *later.what.lock().unwrap() = Some(Box::new(deletes))));
+    memory.commit(&who(), main_of(&memory), vec![delete("small")]).unwrap();
+    assert_eq!(write(count).unwrap_err().kind(), Kind::Full);
+    assert!(
+        disk.what.lock().unwrap().is_none() && memory.status(&View::Branch(main_of(&memory))).unwrap()["records"] == 0
+    );
+    write(count).unwrap();
+}
+
+fn noise(seed: usize) -> String {
+    let mut chance = Chance(seed as u64);
+    (0..6400).map(|_| format!("{:016x}", chance.next())).collect()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use super::reserve::Reserve;
 use crate::disk::FILLER_BYTES;
-use crate::journal::{FrameKind, Journal, JournalError};
+use crate::journal::{FRAME_HEADER_BYTES, FrameKind, Journal, JournalError};
 use crate::memory::command::log_record::BULK_ROW_BYTES;
 use crate::memory::{Error, Kind, LimitError, Memory};
 use crate::sync::{Mutex, may_wait};
@@ -41,24 +41,25 @@ pub(in crate::memory) struct DiskRoom {
     is_tight: AtomicBool,
     /// The disk took less than it said, as where a user's share is used up.
     has_refused: AtomicBool,
-    /// The end of the journal after the last collection that was to make room.
-    last_collection: Mutex<LastCollection>,
+    /// Bytes of all frames that were appended since the store was opened.
+    appended_bytes: AtomicU64,
+    /// The last collection that was to make room, if there was one.
+    last_collection: Mutex<Option<LastCollection>>,
 }
 
-/// The end of the journal after a collection: until it has grown another one frees nothing.
-#[derive(Clone, Copy, Default)]
+/// What a collection has seen: until more is appended another one frees nothing.
+#[derive(Clone, Copy)]
 struct LastCollection {
-    journal_number: u64,
-    journal_bytes: u64,
+    /// `DiskRoom::appended_bytes` when it began. What was appended while it ran may have come too late for it.
+    appended_bytes: u64,
     has_failed: bool,
 }
 
 impl LastCollection {
     /// Returns whether another one would come to the same. One that failed has made a file, so it is tried again when
     /// as much has come.
-    fn is_recent(&self, journal: &Journal) -> bool {
-        let more = journal.length().saturating_sub(self.journal_bytes);
-        self.journal_number == journal.number() && more < if self.has_failed { FILLER_BYTES as u64 } else { 1 }
+    fn is_recent(&self, appended_bytes: u64) -> bool {
+        appended_bytes - self.appended_bytes < if self.has_failed { FILLER_BYTES as u64 } else { 1 }
     }
 }
 
@@ -104,6 +105,7 @@ impl DiskRoom {
             manifest_bytes: AtomicU64::new(manifest),
             is_tight: AtomicBool::new(false),
             has_refused: AtomicBool::new(false),
+            appended_bytes: AtomicU64::new(0),
             last_collection: Mutex::default(),
         }
     }
@@ -246,18 +248,21 @@ impl Memory {
         let last = *self.admission.room.last_collection.lock();
         // A collection that changed nothing would change nothing again, and each writer on a full disk would wait for
         // one.
-        if self.journal().is_none_or(|journal| last.is_recent(&journal)) {
+        let appended_bytes = || self.admission.room.appended_bytes.load(Ordering::Acquire);
+        if self.journal().is_none() || last.is_some_and(|last| last.is_recent(appended_bytes())) {
             return;
         }
-        let (mut has_failed, mut dropped) = (false, false);
+        let mut dropped = false;
         // What one collection gives back lets the next one compact more, and so does each half of the earlier states that goes.
         for round in 0..COLLECTIONS_MAX {
             let before = self.free_bytes() + self.admission.room.reserve.bytes();
+            let appended_bytes = appended_bytes();
             let states = if round > 0 { self.drop_oldest_states() } else { Ok(true) };
             let fewer = states.as_ref().is_ok_and(|fewer| *fewer);
             dropped |= fewer && round > 0;
             let done = states.and_then(|_| self.collect_on_full_disk(&mut stored));
-            has_failed = done.is_err();
+            let collection = LastCollection { appended_bytes, has_failed: done.is_err() };
+            *self.admission.room.last_collection.lock() = Some(collection);
             if let Err(error) = done {
                 log::warn!("the disk is full, and no room could be made: {error}; {}", error.hint());
             }
@@ -270,10 +275,6 @@ impl Memory {
         drop(stored);
         if dropped {
             self.announce_dropped_states();
-        }
-        if let Some(journal) = self.journal() {
-            let (journal_number, journal_bytes) = (journal.number(), journal.length());
-            *self.admission.room.last_collection.lock() = LastCollection { journal_number, journal_bytes, has_failed };
         }
         // Asked once more for its effect: credit and `is_tight` are those of after the collection.
         self.find_shortage();
@@ -288,12 +289,16 @@ impl Memory {
         parts: &[&[u8]],
         may_use_reserve: bool,
     ) -> Result<u64, Error> {
-        loop {
+        let end = loop {
             match journal.append(kind, parts) {
                 Err(error) if may_use_reserve && error.is_full() && self.admission.room.reserve.release_piece() => {}
-                done => return done.map_err(|error| self.note_full(error)),
+                done => break done.map_err(|error| self.note_full(error))?,
             }
-        }
+        };
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        // After the append: a collection that counts these bytes as seen has them before it.
+        self.admission.room.appended_bytes.fetch_add((FRAME_HEADER_BYTES + bytes) as u64, Ordering::AcqRel);
+        Ok(end)
     }
 
     /// Notes where the disk had no room after all, so that the next write asks it again; returns the error, whatever it is.
