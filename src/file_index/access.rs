@@ -25,9 +25,10 @@ impl Credentials {
         self.has_right(rights, (tree.owner(node), node.gid, node.mode))
     }
 
-    /// Returns whether the reader may read a file of a tree by one of its paths. False where it has none.
-    pub fn reaches(&self, tree: &Tree, inode: u64) -> bool {
-        AccessCheck::new(tree, self).may_find(inode, &HiddenPaths { rules: "".into(), hides: None })
+    /// Returns whether the reader may read a file of a tree by one of its paths. False where it has none. The root
+    /// belongs to `root_owner`, the owner of the branch.
+    pub fn reaches(&self, tree: &Tree, root_owner: u32, inode: u64) -> bool {
+        AccessCheck::new(tree, root_owner, self).may_find(inode, &HiddenPaths { rules: "".into(), hides: None })
     }
 
     /// Returns whether permission bits give the reader a right in what somebody owns.
@@ -54,6 +55,8 @@ pub(super) fn is_restricted(node: &FileNode) -> bool {
 /// What one reader may reach in one tree; many files share a directory, which is looked at once.
 pub(super) struct AccessCheck<'a> {
     tree: &'a Tree,
+    /// Who has the branch, and so the root: the tree does not say it.
+    root_owner: u32,
     reader: &'a Credentials,
     /// Directories that were looked at: whether the reader may reach what is in them.
     directories: HashMap<u64, bool>,
@@ -61,14 +64,14 @@ pub(super) struct AccessCheck<'a> {
 
 impl<'a> AccessCheck<'a> {
     /// Begins with no directory looked at.
-    pub fn new(tree: &'a Tree, reader: &'a Credentials) -> AccessCheck<'a> {
-        AccessCheck { tree, reader, directories: HashMap::new() }
+    pub fn new(tree: &'a Tree, root_owner: u32, reader: &'a Credentials) -> AccessCheck<'a> {
+        AccessCheck { tree, root_owner, reader, directories: HashMap::new() }
     }
 
     /// Returns whether the reader may read a file under one of its names that is not hidden.
     pub fn may_find(&mut self, inode: u64, hidden: &HiddenPaths) -> bool {
         let Ok(node) = self.tree.node(inode) else { return false };
-        self.has_right(READ, node)
+        self.reader.may_open(self.tree, node, READ)
             && match hidden.hides {
                 None => node.names().any(|(directory, _)| self.may_search(directory)),
                 Some(_) => {
@@ -94,14 +97,20 @@ impl<'a> AccessCheck<'a> {
             }
         };
         while let Some((directory, node)) = unknown.pop() {
-            may = may && self.has_right(SEARCH, node);
+            may = may && self.may_pass(directory, node);
             self.directories.insert(directory, may);
         }
         may
     }
 
-    fn has_right(&self, right: u32, node: &FileNode) -> bool {
-        self.reader.may_open(self.tree, node, right)
+    /// Returns whether the reader may search a directory, whatever is above it.
+    fn may_pass(&self, directory: u64, node: &FileNode) -> bool {
+        if directory != ROOT {
+            return self.reader.may_open(self.tree, node, SEARCH);
+        }
+        // A mount gives the root its owner's group, which is not known here: the reader may be in it or not.
+        let bits = if self.reader.uid == self.root_owner { node.mode >> 6 } else { node.mode & node.mode >> 3 };
+        self.reader.uid == 0 || bits & SEARCH == SEARCH
     }
 }
 
@@ -127,12 +136,25 @@ mod tests {
         let below = make_directory(&mut tree, closed, "below", 0o755);
         let look = move || {
             let reader = Credentials { uid: 2, groups: vec![2], knows_all_groups: true };
-            let mut access = AccessCheck::new(&tree, &reader);
+            let mut access = AccessCheck::new(&tree, 1, &reader);
             // The deepest first, so that nothing above it is known.
             [below, closed, inode].map(|directory| access.may_search(directory))
         };
         // A quarter of the stack that threads of the server have, so that a recursion over directories overflows here first.
         let looked = std::thread::Builder::new().stack_size(512 << 10).spawn(look).unwrap().join().unwrap();
         assert_eq!(looked, [false, false, true]);
+    }
+
+    #[test]
+    fn the_root_is_the_branchs_owners_whatever_the_tree_says() {
+        let reader = |uid: u32| Credentials { uid, groups: vec![0], knows_all_groups: true };
+        // Owner, somebody who is in the group that the tree names, root.
+        for (mode, expected) in
+            [(0o700, [true, false, true]), (0o077, [false, true, true]), (0o701, [true, false, true])]
+        {
+            let tree = Tree::new(mode, 0, 0, Time(0));
+            let found = [7, 8, 0].map(|uid| AccessCheck::new(&tree, 7, &reader(uid)).may_search(ROOT));
+            assert_eq!(found, expected, "{mode:o}");
+        }
     }
 }

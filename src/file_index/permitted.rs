@@ -10,14 +10,22 @@ use super::visible::{Inodes, VisibleFiles, VisiblePart, paths};
 use crate::segment::SegmentError;
 use crate::sync::Mutex;
 use crate::text::CollectionTotals;
-use crate::workspace::{Packs, TreeError};
+use crate::workspace::{Packs, Tree, TreeError};
 
 /// Readers of one tree whose answers are kept; the oldest answer goes first.
 const READERS_MAX: usize = 8;
 
-/// The last [`READERS_MAX`] who asked with what they may see, the oldest first.
+/// The last [`READERS_MAX`] who asked with what they may see, the oldest first. Branches of several owners share a tree, and
+/// its root is not the same user's in all of them.
 #[derive(Default)]
-pub(super) struct PermittedCache(Mutex<Vec<(Credentials, Arc<PermittedParts>)>>);
+pub(super) struct PermittedCache(Mutex<Vec<(TreeReader, Arc<PermittedParts>)>>);
+
+/// Who reads a tree, and who owns its root.
+#[derive(Clone, PartialEq, Eq)]
+struct TreeReader {
+    credentials: Credentials,
+    root_owner: u32,
+}
 
 /// What one reader may see of the index of one tree, kept for the reader's next query.
 pub(super) struct PermittedParts {
@@ -31,7 +39,7 @@ pub(super) struct PermittedParts {
 #[derive(Clone)]
 pub struct PermittedFiles {
     files: Arc<VisibleFiles>,
-    reader: Credentials,
+    reader: TreeReader,
     permitted: Arc<PermittedParts>,
 }
 
@@ -44,20 +52,31 @@ pub struct FilePath {
     pub inode: u64,
 }
 
+impl TreeReader {
+    fn access_check<'a>(&'a self, tree: &'a Tree) -> AccessCheck<'a> {
+        AccessCheck::new(tree, self.root_owner, &self.credentials)
+    }
+}
+
 impl VisibleFiles {
-    /// Returns what a caller may read. It costs what is not open to everybody, and nothing for the last 8 who asked.
-    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where a segment with passages of a file that they may not read
-    /// can't be read or is damaged.
-    pub fn permitted(self: &Arc<VisibleFiles>, reader: &Credentials) -> Result<PermittedFiles, SegmentError> {
-        let known = self.permitted.0.lock().iter().find(|(known, _)| known == reader).map(|(_, found)| found.clone());
+    /// Returns what a caller may read in a branch of `owner`, to whom the root of the tree belongs. It costs what is not
+    /// open to everybody, and nothing for the last 8 who asked. [`SegmentError::Io`] or [`SegmentError::Damaged`] where
+    /// a segment with passages of a file that they may not read can't be read or is damaged.
+    pub fn permitted(
+        self: &Arc<VisibleFiles>,
+        reader: &Credentials,
+        owner: u32,
+    ) -> Result<PermittedFiles, SegmentError> {
+        let reader = TreeReader { credentials: reader.clone(), root_owner: owner };
+        let known = self.permitted.0.lock().iter().find(|(known, _)| *known == reader).map(|(_, found)| found.clone());
         let permitted = match known {
             Some(permitted) => permitted,
             None => {
                 // Without the lock, which others with a known answer need. Two who ask at once may both compute the
                 // same.
-                let found = Arc::new(self.compute_permitted(reader)?);
+                let found = Arc::new(self.compute_permitted(&reader)?);
                 let mut cache = self.permitted.0.lock();
-                if cache.iter().all(|(known, _)| known != reader) {
+                if cache.iter().all(|(known, _)| *known != reader) {
                     if cache.len() >= READERS_MAX {
                         cache.remove(0);
                     }
@@ -66,15 +85,15 @@ impl VisibleFiles {
                 found
             }
         };
-        Ok(PermittedFiles { files: self.clone(), reader: reader.clone(), permitted })
+        Ok(PermittedFiles { files: self.clone(), reader, permitted })
     }
 
-    fn compute_permitted(&self, reader: &Credentials) -> Result<PermittedParts, SegmentError> {
+    fn compute_permitted(&self, reader: &TreeReader) -> Result<PermittedParts, SegmentError> {
         let mut found = PermittedParts { parts: self.parts.clone(), totals: self.totals, unreadable: HashSet::new() };
-        if reader.uid == 0 || self.restricted.is_empty() {
+        if reader.credentials.uid == 0 || self.restricted.is_empty() {
             return Ok(found);
         }
-        let mut access = AccessCheck::new(&self.tree, reader);
+        let mut access = reader.access_check(&self.tree);
         // Only what is restricted can be unreadable, with all that is below a directory that the reader may not
         // search.
         let mut waiting: Vec<u64> = self.restricted.iter().copied().collect();
@@ -126,7 +145,7 @@ impl PermittedFiles {
     pub fn files_with_passage(&self, segment: &IndexSegment, row: u32) -> Result<Vec<FilePath>, SegmentError> {
         let key = segment.row_key(row)?;
         let inodes = self.files.files.get(&key).into_iter().flat_map(Inodes::iter);
-        let mut access = AccessCheck::new(&self.files.tree, &self.reader);
+        let mut access = self.reader.access_check(&self.files.tree);
         let mut path = |inode: u64| {
             let open = |(directory, path): (u64, Vec<u8>)| {
                 (access.may_search(directory) && !self.files.hidden.hides(&path)).then_some(path)

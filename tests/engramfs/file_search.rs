@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
-    Attrs, BranchId, Credentials, Environment, Error, FILES_ROOT, FileName, FileOp, Memory, OpenMode, Query, Setting,
-    View,
+    Actor, Attrs, BranchId, Credentials, Environment, Error, FILES_ROOT, FileName, FileOp, Memory, OpenMode, Query,
+    Setting, ShowTarget, View, Viewer,
 };
 
 use crate::files::{read, write};
@@ -208,6 +208,27 @@ fn a_file_that_is_hidden_under_the_one_name_and_closed_under_the_other_counts_fo
         answer.hits.iter().map(|hit| (hit.id.to_string(), hit.score.value())).collect::<Vec<_>>()
     };
     assert_eq!(ask("\"branch\",\"files\""), ask("\"branch\""));
+}
+
+#[test]
+fn what_is_in_files_that_only_the_branchs_owner_may_enter_is_shown_to_them_alone() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "a.txt", "a heron");
+    let attrs = Attrs { mode: Some(0o700), ..Attrs::default() };
+    memory.edit(&who(), main, FileOp::SetAttr { inode: FILES_ROOT, attrs }).unwrap();
+    // Its files are those of main, and its owner is another.
+    let fork = memory.fork(&Actor { uid: 1001, ..who() }, main, "x", None).unwrap();
+    let tree = memory.files(&View::Branch(main)).unwrap();
+    let hash = tree.node(tree.resolve(b"a.txt").unwrap()).unwrap().content_hash().unwrap();
+    let query = Query::from_text("heron").unwrap();
+    for (branch, uid, expected) in [(main, 1000, true), (main, 1001, false), (fork, 1000, false), (fork, 1001, true)] {
+        let reader = Credentials { uid, groups: vec![uid], knows_all_groups: true };
+        let found = memory.ask_for(&reader, &View::Branch(branch), &query).unwrap().hits.len();
+        let viewer = Viewer { reader: Some(&reader), may_read: &|other| other == branch, ..Viewer::UNRESTRICTED };
+        let is_shown = memory.show(branch, ShowTarget::Hash(hash), viewer).is_ok();
+        assert_eq!((found == 1, is_shown), (expected, expected), "{branch:?} to {uid}");
+    }
 }
 
 #[test]

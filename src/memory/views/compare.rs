@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::branch::{BranchVersion, differences_at_most};
+use crate::branch::differences_at_most;
 use crate::lineage::EntryOp;
 use crate::memory::catalog::{BranchId, Revision, StateSource, View};
 use crate::memory::merging::find_state::StateSearch;
-use crate::memory::views::lookup::{ShowTarget, ShownObject, Viewer};
+use crate::memory::views::lookup::{OwnedState, ShowTarget, ShownObject, Viewer};
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::segment::Row;
 use crate::sync::Reservation;
-use crate::workspace::{InodeNode, Tree};
+use crate::workspace::InodeNode;
 
 /// Most records and paths of one comparison; more are [`Error::TooManyChanges`].
 const CHANGES_MAX: usize = 1 << 20;
@@ -33,8 +33,12 @@ impl Memory {
         [old, new]: [Option<&str>; 2],
         viewer: Viewer<'_>,
     ) -> Result<ShownObject, Error> {
-        let state = |text: Option<&str>| self.state(&self.resolve_view(branch, text, viewer)?);
-        let lines = self.changes((who, viewer), &*state(old)?, &*state(new)?)?;
+        let state = |text: Option<&str>| {
+            let view = self.resolve_view(branch, text, viewer)?;
+            Ok::<_, Error>((self.state(&view)?, self.info(view.branch())?.uid))
+        };
+        let ((old, old_owner), (new, new_owner)) = (state(old)?, state(new)?);
+        let lines = self.changes((who, viewer), (&old, old_owner), (&new, new_owner))?;
         Ok(ShownObject { line: lines, content: None })
     }
 
@@ -67,7 +71,9 @@ impl Memory {
                 source(before.ok_or_else(|| Error::NotKept(wanted.to_string()))?.entry.seq)?.state
             }
         };
-        Ok(ShownObject { line: shown.line + &self.changes((who, viewer), &before, &after)?, content: None })
+        let owner = search.branch.uid;
+        let changes = self.changes((who, viewer), (&before, owner), (&after, owner))?;
+        Ok(ShownObject { line: shown.line + &changes, content: None })
     }
 
     fn resolve_view(&self, branch: BranchId, text: Option<&str>, viewer: Viewer<'_>) -> Result<View, Error> {
@@ -80,7 +86,7 @@ impl Memory {
         Ok(View::Branch(other))
     }
 
-    fn changes(&self, who: (&Actor, Viewer<'_>), old: &BranchVersion, new: &BranchVersion) -> Result<String, Error> {
+    fn changes(&self, who: (&Actor, Viewer<'_>), old: OwnedState<'_>, new: OwnedState<'_>) -> Result<String, Error> {
         self.changes_at_most(who, old, new, CHANGES_MAX)
     }
 
@@ -88,21 +94,20 @@ impl Memory {
     fn changes_at_most(
         &self,
         (who, viewer): (&Actor, Viewer<'_>),
-        old: &BranchVersion,
-        new: &BranchVersion,
+        old: OwnedState<'_>,
+        new: OwnedState<'_>,
         limit: usize,
     ) -> Result<String, Error> {
         let too_many = || Error::TooManyChanges(limit);
         // Both versions of each record may have texts of megabytes: they count for who asks while they are gathered.
         let (mut out, mut held) = (String::new(), self.admission.budget.empty_reservation(who.uid));
-        for change in differences_at_most(old, new, limit)?.ok_or_else(too_many)? {
+        for change in differences_at_most(old.0, new.0, limit)?.ok_or_else(too_many)? {
             let (before, after) = (record(change.old.as_ref())?, record(change.new.as_ref())?);
             let name = change_name(change.old.is_some(), change.new.is_some());
             let line = json!({ "kind": "record", "id": &*change.id, "change": name, "before": before, "after": after });
             push_line(&mut out, &mut held, &line)?;
         }
-        let (old, new) = (old.files(), new.files());
-        for change in old.differences_at_most(new, limit).ok_or_else(too_many)? {
+        for change in old.0.files().differences_at_most(new.0.files(), limit).ok_or_else(too_many)? {
             let path = format!("files/{}", String::from_utf8_lossy(&change.path));
             let name = change_name(change.old.is_some(), change.new.is_some());
             let before = self.file((who, viewer), old, change.old.as_ref());
@@ -113,11 +118,16 @@ impl Memory {
         Ok(out)
     }
 
-    fn file(&self, (who, viewer): (&Actor, Viewer<'_>), tree: &Tree, found: Option<&InodeNode>) -> Option<Value> {
-        let (inode, node) = found?;
+    fn file(
+        &self,
+        (who, viewer): (&Actor, Viewer<'_>),
+        state: OwnedState<'_>,
+        found: Option<&InodeNode>,
+    ) -> Option<Value> {
+        let ((inode, node), tree) = (found?, state.0.files());
         let is_own = who.uid == 0 || who.uid == tree.owner(node);
         // A fork gives its owner files also below directories that stay closed to them.
-        let is_shown = is_own && node.size() <= TEXT_BYTES_MAX && viewer.may_read_file(tree, *inode);
+        let is_shown = is_own && node.size() <= TEXT_BYTES_MAX && viewer.may_read_file(state, *inode);
         let read = || tree.read(*inode, 0, node.size() as usize, self.packs()).ok();
         let text = is_shown.then(read).flatten().and_then(|bytes| String::from_utf8(bytes).ok());
         let hash = node.hash().map(|hash| hash.to_string());
@@ -176,8 +186,8 @@ mod tests {
         }
         let who = (&who, Viewer::UNRESTRICTED);
         for (old, new) in [(&empty, &records), (&records, &state())] {
-            assert_eq!(memory.changes_at_most(who, old, new, 3).unwrap().lines().count(), 3);
-            let error = memory.changes_at_most(who, old, new, 2).unwrap_err();
+            assert_eq!(memory.changes_at_most(who, (old, 7), (new, 7), 3).unwrap().lines().count(), 3);
+            let error = memory.changes_at_most(who, (old, 7), (new, 7), 2).unwrap_err();
             assert_eq!((error.kind(), error.code()), (Kind::Invalid, "too_many_changes"));
         }
     }
@@ -200,7 +210,7 @@ mod tests {
         let reader = Credentials { uid: 7, groups: vec![7], knows_all_groups: true };
         let viewer = Viewer { reader: Some(&reader), ..Viewer::UNRESTRICTED };
         let after = memory.state(&View::Branch(main)).unwrap();
-        let lines = memory.changes((&who, viewer), &before, &after).unwrap();
+        let lines = memory.changes((&who, viewer), (&before, 7), (&after, 7)).unwrap();
         let text = |path: &str| {
             let mut lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
             lines.find(|line| line["path"] == path).unwrap()["after"]["text"].clone()

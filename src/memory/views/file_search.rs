@@ -170,7 +170,7 @@ impl Memory {
         view: &View,
         reader: &Credentials,
     ) -> Result<Option<SearchableFiles>, Error> {
-        let purges = self.storage.file_index.purge_count();
+        let (owner, purges) = (self.info(view.branch())?.uid, self.storage.file_index.purge_count());
         let Some(mut files) = self.visible_files(view)? else { return Ok(None) };
         if files.counts().1 > 0 {
             self.index_now(&files, purges)?;
@@ -180,7 +180,7 @@ impl Memory {
             }
         }
         let missing = files.counts().1;
-        Ok(Some(SearchableFiles { files: files.permitted(reader)?, missing }))
+        Ok(Some(SearchableFiles { files: files.permitted(reader, owner)?, missing }))
     }
 
     /// Indexes what is not indexed yet, as far as that is little, and waits a moment for what others are at.

@@ -85,6 +85,9 @@ impl std::fmt::Display for ShowTarget {
     }
 }
 
+/// A state with the owner of its branch, to whom the root of its files belongs.
+pub(super) type OwnedState<'a> = (&'a BranchVersion, u32);
+
 /// For whom something is looked up: what they may not read is as if it were not there.
 #[derive(Clone, Copy)]
 pub struct Viewer<'a> {
@@ -101,9 +104,9 @@ impl Viewer<'_> {
     /// Whoever has the store's folder itself: every branch, files of any length.
     pub const UNRESTRICTED: Viewer<'static> = Viewer { may_read: &|_| true, reader: None, bytes_max: u64::MAX };
 
-    /// Tells whether a file of a tree may be shown.
-    pub(super) fn may_read_file(&self, tree: &Tree, inode: u64) -> bool {
-        self.reader.is_none_or(|reader| reader.reaches(tree, inode))
+    /// Tells whether a file of a state may be shown.
+    pub(super) fn may_read_file(&self, (state, owner): OwnedState<'_>, inode: u64) -> bool {
+        self.reader.is_none_or(|reader| reader.reaches(state.files(), owner, inode))
     }
 
     /// An entry shows a step of its branch, and of the parent that it reached.
@@ -272,11 +275,11 @@ impl Memory {
         {
             return Ok(ShownObject::from_entry(&signed));
         }
-        for state in self.readable_states(branch, viewer)? {
+        for (state, owner) in self.readable_states(branch, viewer)? {
             if state.head() == *hash {
                 return Ok(shown_head(&state));
             }
-            if let Some(file) = self.find_file(&state, hash, viewer)? {
+            if let Some(file) = self.find_file((&state, owner), hash, viewer)? {
                 return Ok(file);
             }
             if let Some(version) = find_version(&state, hash)? {
@@ -290,21 +293,26 @@ impl Memory {
     /// decided against in the parent.
     fn show_earlier(&self, branch: BranchId, hash: &Hash, viewer: Viewer<'_>) -> Result<Option<ShownObject>, Error> {
         let catalog = self.catalog().clone();
-        let mut look = |state: &BranchVersion, before: &BranchVersion| self.find_object(state, before, hash, viewer);
-        if let Some(found) = catalog.retained.find_in(branch, &mut look)? {
-            return Ok(Some(found));
+        let look = |owner: u32, state: &BranchVersion, before: &BranchVersion| {
+            self.find_object((state, owner), before, hash, viewer)
+        };
+        let present = catalog.branch(branch)?;
+        let found = catalog.retained.find_in(branch, |state, before| look(present.uid, state, before))?;
+        if found.is_some() {
+            return Ok(found);
         }
         let is_merged = |ended: &&Arc<EndedBranch>| ended.is_merged && ended.parent == Some(branch);
         for ended in catalog.retained.ended.values().filter(is_merged) {
             if let Some(last) = catalog.retained.find(ended.id, ended.last_entry)?
-                && let Some(found) = look(&last.state, &last.base)?
+                && let Some(found) = look(ended.uid, &last.state, &last.base)?
             {
                 return Ok(Some(found));
             }
         }
-        match catalog.branch(branch)?.parent {
+        match present.parent {
             Some(parent) if (viewer.may_read)(parent) || self.was_merge_decision(branch, hash)? => {
-                catalog.retained.find_in(parent, &mut look)
+                let owner = catalog.branch(parent)?.uid;
+                catalog.retained.find_in(parent, |state, before| look(owner, state, before))
             }
             _ => Ok(None),
         }
@@ -327,7 +335,7 @@ impl Memory {
     /// Finds what has that hash in a state, among what another one has not.
     fn find_object(
         &self,
-        state: &BranchVersion,
+        (state, owner): OwnedState<'_>,
         before: &BranchVersion,
         hash: &Hash,
         viewer: Viewer<'_>,
@@ -348,7 +356,7 @@ impl Memory {
         let is_it = |node: &FileNode| node.hash() == Some(*hash) || node.content_hash() == Some(*hash);
         for changed in before.files().changed_nodes(state.files()) {
             let Some(node) = changed.new.filter(|node| is_it(node)) else { continue };
-            if !viewer.may_read_file(state.files(), changed.inode) {
+            if !viewer.may_read_file((state, owner), changed.inode) {
                 continue;
             }
             if node.size() > viewer.bytes_max {
@@ -371,8 +379,8 @@ impl Memory {
     }
 
     /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
-    fn find_file(&self, state: &BranchVersion, hash: &Hash, viewer: Viewer<'_>) -> Result<Option<ShownObject>, Error> {
-        let tree = state.files();
+    fn find_file(&self, owned: OwnedState<'_>, hash: &Hash, viewer: Viewer<'_>) -> Result<Option<ShownObject>, Error> {
+        let tree = owned.0.files();
         let mut directories = vec![ROOT];
         while let Some(directory) = directories.pop() {
             for (name, inode) in tree.entries(directory, None).map_err(tree_error)? {
@@ -381,7 +389,7 @@ impl Memory {
                     directories.push(inode);
                 } else if (node.hash() == Some(*hash) || node.content_hash() == Some(*hash))
                     // As for a path: another file with the same bytes may be open to the viewer.
-                    && viewer.may_read_file(tree, inode)
+                    && viewer.may_read_file(owned, inode)
                 {
                     if node.size() > viewer.bytes_max {
                         return Err(Error::TooLargeToShow(node.size()));
@@ -409,14 +417,15 @@ impl Memory {
         Ok(ShownObject { line: format!("{value}\n"), content: Some(content) })
     }
 
-    fn readable_states(&self, branch: BranchId, viewer: Viewer<'_>) -> Result<Vec<Arc<BranchVersion>>, Error> {
+    fn readable_states(&self, branch: BranchId, viewer: Viewer<'_>) -> Result<Vec<(Arc<BranchVersion>, u32)>, Error> {
         // A copy: whoever tells what the viewer may read looks there, too.
         let catalog = self.catalog().clone();
         let branch = catalog.branch(branch)?;
         let parent = branch.parent.filter(|id| (viewer.may_read)(*id)).and_then(|id| catalog.branches.get(&id));
         let frozen = branch.frozen_states().map(|frozen| frozen.state.clone());
         let present = [branch.state.clone(), branch.base.clone()].into_iter();
-        Ok(present.chain(frozen).chain(parent.map(|parent| parent.state.clone())).collect())
+        let own = present.chain(frozen).map(|state| (state, branch.uid));
+        Ok(own.chain(parent.map(|parent| (parent.state.clone(), parent.uid))).collect())
     }
 
     /// Returns the branch's figures. Kind `Gone` where the branch has ended, `NotFound` where the view's checkpoint or

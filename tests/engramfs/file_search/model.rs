@@ -323,15 +323,20 @@ fn readable_files(
     hides: &dyn Fn(&[u8]) -> bool,
 ) -> Vec<(String, String, Syntax)> {
     let tree = memory.files(view).unwrap();
+    let root_owner = memory.info(view.branch()).unwrap().uid;
     let may = |inode: u64, right: u32| {
         let node = tree.node(inode).unwrap();
+        let is_root = inode == FILES_ROOT;
+        let owner = if is_root { root_owner } else { tree.owner(node) };
         let class = match () {
-            () if tree.owner(node) == reader.uid => 6,
-            () if reader.groups.contains(&node.gid) => 3,
+            () if owner == reader.uid => 6,
+            () if !is_root && reader.groups.contains(&node.gid) => 3,
             () => 0,
         };
-        // The group may have the less: a reader of whom not all groups are known may be in it.
-        let others = if reader.knows_all_groups || class > 0 { node.mode } else { node.mode & node.mode >> 3 };
+        // The group may have the less: a reader of whom not all groups are known may be in it, and which
+        // one the root has is not known.
+        let others =
+            if reader.knows_all_groups && !is_root || class > 0 { node.mode } else { node.mode & node.mode >> 3 };
         reader.uid == 0 || others >> class & right == right
     };
     let (mut paths, mut names, mut waiting) = (

@@ -69,7 +69,7 @@ impl Memory {
             let is_wanted = catalog.branches.get(&branch).is_some_and(|branch| goal.roots.contains(&branch.root));
             let files = if is_wanted { self.visible_files(&View::Branch(branch))? } else { None };
             let Some(files) = files else { continue };
-            let files = files.permitted(&everything)?;
+            let files = files.permitted(&everything, everything.uid)?;
             for part in files.parts() {
                 self.search_part((&files, part), slot, vectors, &mut search)?;
             }
