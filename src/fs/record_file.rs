@@ -28,7 +28,9 @@ struct Buffer {
     bytes: CountedBuffer,
     /// Whether something is left of the document that was there at the open.
     has_old_bytes: bool,
-    /// Up to here the handle has written everything itself, from 0 on.
+    /// Whether something may be left of what the handle committed.
+    has_committed_bytes: bool,
+    /// Up to here the handle has written everything itself since its last commit, from 0 on.
     own_end: usize,
     /// How long the beginning was when it was last looked at.
     probed_end: usize,
@@ -107,6 +109,7 @@ impl Buffer {
         Buffer {
             bytes,
             has_old_bytes,
+            has_committed_bytes: false,
             own_end: 0,
             probed_end: 0,
             is_pending: false,
@@ -141,16 +144,25 @@ impl Buffer {
         self.bytes.resize(length)?;
         self.bytes.truncate(length);
         self.has_old_bytes = self.has_old_bytes && length > 0;
+        self.has_committed_bytes = self.has_committed_bytes && length > 0;
         self.mark_changed_from(length);
         Ok(())
     }
 
     /// Tells whether what was taken so far must not count alone, now that a write was refused. The kernel makes several
     /// requests of one long write(2), so that its writer may have seen a short write and no refusal. A document that
-    /// breaks off is told by its form, and a text is not.
+    /// breaks off is told by its form; a text is not, nor is one that goes on with what was there before.
     fn is_cut_by(&self, failure: &Failure) -> bool {
-        let is_cut_text = self.is_pending && !failure.is_would_wait() && RecordPatch::is_text(&self.bytes);
-        is_cut_text || failure.errno() == Errno::EFBIG
+        let is_mixed = (self.has_old_bytes || self.has_committed_bytes) && self.own_end < self.bytes.len();
+        let may_pass = is_mixed || RecordPatch::is_text(&self.bytes);
+        self.is_pending && !failure.is_would_wait() && may_pass || failure.errno() == Errno::EFBIG
+    }
+
+    /// Takes all that is there for as old as what was there at the open.
+    fn mark_committed(&mut self) {
+        self.has_old_bytes = self.has_old_bytes && self.own_end < self.bytes.len();
+        self.has_committed_bytes = true;
+        self.own_end = 0;
     }
 
     fn mark_changed_from(&mut self, start: usize) {
@@ -274,6 +286,7 @@ impl File for RecordFile {
             let edit = RecordEdit::Correct { id: self.id.clone(), patch, line: 0 };
             self.context.commit_record(edit, buffer.must_be_new.then_some(&self.id))?;
             buffer.must_be_new = false;
+            buffer.mark_committed();
         }
         // Only once the commit is done: after a failure the next fsync(2) or close(2) tries it again, and says so.
         self.set_pending(&mut buffer, false);

@@ -157,6 +157,46 @@ fn a_document_whose_rest_was_refused_fails_at_each_fsync_and_close() {
     }
 }
 
+/// The half of a patch and the rest of what was there may well be a document.
+#[test]
+fn a_patch_of_which_a_part_was_refused_changes_nothing() {
+    let (rig, path) = (Rig::new(), "main/vectors/a.json");
+    for (mode, is_from_start) in [(0, false), (0, true), (libc::O_TRUNC, false)] {
+        rig.write(path, &document("aaaaaaaaaa")).unwrap();
+        let handle = rig.open(path, libc::O_RDWR | mode).unwrap();
+        if mode != 0 {
+            rig.fs.write(handle, 0, document("aaaaaaaaaa").as_bytes()).unwrap();
+            rig.fs.fsync(handle).unwrap();
+        }
+        let before = rig.read_on(handle, 0).unwrap();
+        let place = before.find("aaaa").unwrap();
+        let start = if is_from_start { 0 } else { place };
+        let taken = format!("{}bbbb", &before[start..place]);
+        rig.fs.write(handle, start as u64, taken.as_bytes()).unwrap();
+        let refused = format!("bb\",\"unknown\":1}}{}", " ".repeat(before.len()));
+        assert_eq!(rig.fs.write(handle, place as u64 + 4, refused.as_bytes()), Err(Errno::EINVAL));
+        assert_eq!([rig.fs.fsync(handle), rig.fs.flush(handle)], [Err(Errno::EINVAL); 2], "{mode} {is_from_start}");
+        assert_eq!(text(&rig, path), "aaaaaaaaaa");
+        rig.fs.write(handle, 0, document("anew").as_bytes()).unwrap();
+        rig.fs.flush(handle).unwrap();
+        rig.fs.release(handle);
+        assert_eq!(text(&rig, path), "anew");
+    }
+}
+
+#[test]
+fn a_patch_that_was_refused_alone_leaves_the_document_to_the_next() {
+    let (rig, path) = (Rig::new(), "main/vectors/a.json");
+    rig.write(path, &document("aaaa")).unwrap();
+    let handle = rig.open(path, libc::O_RDWR).unwrap();
+    let before = rig.read_on(handle, 0).unwrap();
+    let end = before.rfind('}').unwrap() as u64;
+    assert_eq!(rig.fs.write(handle, end, b",\"unknown\":1}"), Err(Errno::EINVAL));
+    rig.fs.write(handle, before.find("aaaa").unwrap() as u64, b"bbbb").unwrap();
+    rig.fs.flush(handle).unwrap();
+    assert_eq!(text(&rig, path), "bbbb");
+}
+
 #[test]
 fn rights_and_times_of_records_are_accepted_and_stay() {
     let rig = Rig::new();
