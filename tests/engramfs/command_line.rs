@@ -390,6 +390,11 @@ fn an_import_names_what_is_refused_as_its_file_has_it() {
     fs::write(&input, "\n{\"id\":\"a\",\"vector\":[1,2]}\n\n{\"id\":\"b\",\"vector\":[1,2,3]}\n").unwrap();
     let (message, _) = refusal(&input);
     assert!(message.starts_with(&format!("line 4 of {input}: the vector has 3 numbers")), "{message}");
+    // An element of an array may have several lines, and several may be on one.
+    let array = folder.at("v.json");
+    fs::write(&array, "[\n{\"id\":\"a\",\n\"vector\":[1,2]}, {\"id\":\"b\",\"vector\":[1,2,3]}]").unwrap();
+    let (message, _) = refusal(&array);
+    assert!(message.starts_with(&format!("element 2 of {array}: the vector has 3 numbers")), "{message}");
     fs::write(&input, "{\"id\":\"a\",\"text\":\"\"}\n").unwrap();
     let (message, hint) = refusal(&input);
     assert!(message.starts_with(&format!("line 1 of {input}: neither")), "{message}");

@@ -40,6 +40,9 @@ impl FieldMap {
         let InputRow::Line { place, bytes } = row else { return Ok(row) };
         let bad = |what: String| match &place {
             RowPlace::Line(number) => malformed(path, format!("{what} in line {number}"), "check --map and the line"),
+            RowPlace::Element(number) => {
+                malformed(path, format!("{what} in element {number}"), "check --map and the element")
+            }
             RowPlace::Note(note) => malformed(note, what, "check --map: notes have id, text and metadata"),
         };
         let Ok(mut object) = serde_json::from_slice::<Map<String, Value>>(&bytes) else {
@@ -87,7 +90,11 @@ mod tests {
     use serde_json::json;
 
     fn mapped(map: &str, line: &Value) -> Result<Value, CommandError> {
-        let row = InputRow::Line { place: RowPlace::Line(1), bytes: line.to_string().into_bytes() };
+        mapped_at(RowPlace::Line(1), map, line)
+    }
+
+    fn mapped_at(place: RowPlace, map: &str, line: &Value) -> Result<Value, CommandError> {
+        let row = InputRow::Line { place, bytes: line.to_string().into_bytes() };
         let row = map.parse::<FieldMap>().unwrap().apply(row, Path::new("x.jsonl"))?;
         Ok(serde_json::from_slice(&row.into_line()).unwrap())
     }
@@ -104,6 +111,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         assert!(mapped("id=key", &json!({"text": "x"})).unwrap_err().message.contains("'key' in line 1"));
+        let refused = mapped_at(RowPlace::Element(2), "id=key", &json!({"text": "x"})).unwrap_err();
+        assert!(refused.message.contains("'key' in element 2"), "{}", refused.message);
         assert!(mapped("id=key", &json!([1])).unwrap_err().message.contains("no JSON object"));
         assert!(mapped("id=key,metadata=m", &json!({"key": "a", "m": 1, "n": 2})).is_err());
         for map in ["id", "name=x", "id=", "id=a,id=b"] {

@@ -20,7 +20,7 @@ pub fn rows(
         let bytes: Vec<u8> =
             element.get().bytes().map(|byte| if b"\r\n".contains(&byte) { b' ' } else { byte }).collect();
         let length = bytes.len() as u64;
-        Ok((InputRow::Line { place: RowPlace::Line(at + 1), bytes }, length))
+        Ok((InputRow::Line { place: RowPlace::Element(at + 1), bytes }, length))
     }))
 }
 

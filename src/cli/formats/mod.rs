@@ -62,8 +62,10 @@ impl Format {
 /// Where a line of an import comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RowPlace {
-    /// The line, or the element of an array, with that number in the file, from 1.
+    /// The line with that number in the file, from 1.
     Line(usize),
+    /// The element with that number of the array that the file is, from 1. It may have several lines, or share one.
+    Element(usize),
     /// The note at that path, in a folder of them.
     Note(Arc<Path>),
 }
@@ -73,6 +75,7 @@ impl RowPlace {
     pub fn describe(&self, file: &Path) -> String {
         match self {
             RowPlace::Line(number) => format!("line {number} of {}", file.display()),
+            RowPlace::Element(number) => format!("element {number} of {}", file.display()),
             RowPlace::Note(note) => note.display().to_string(),
         }
     }
