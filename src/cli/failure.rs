@@ -240,8 +240,13 @@ mod tests {
 
     #[test]
     fn what_a_mount_tells_has_the_exit_code_of_its_kind() {
-        let conflict =
-            Error::from(MergeError::Conflicts { count: 1, shown: String::new(), has_files: true, has_units: false });
+        let conflict = Error::from(MergeError::Conflicts {
+            count: 1,
+            shown: String::new(),
+            has_files: true,
+            has_directories: false,
+            has_units: false,
+        });
         let changed = Error::from(MergeError::PlanChanged { wanted: Hash::ZERO, found: Hash::ZERO });
         assert_eq!(exit_for_errno(libc::EBUSY, changed.code()), Exit::Refused);
         for (errno, error) in

@@ -366,9 +366,21 @@ fn a_write_below_a_directory_does_not_resolve_what_contradicts_of_the_directory(
         memory.edit(&who(), branch, FileOp::SetAttr { inode, attrs }).unwrap();
     }
     memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
-    assert!(is_refused(&memory, fork));
+    let hint = || memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap_err().hint().into_owned();
+    let of_directory = hint();
+    assert!(of_directory.contains("resolves nothing of the directory"), "{of_directory}");
+    assert!(!of_directory.contains("as well by writing"), "{of_directory}");
     write(&memory, fork, "core/plan", "child\n");
     assert!(is_refused(&memory, fork));
+    write(&memory, main, "core/plan", "parent\n");
+    let of_both = hint();
+    assert!(of_both.contains("a file is resolved as well by writing it"), "{of_both}");
+    assert!(of_both.contains("resolves nothing of the directory"), "{of_both}");
+    // As the hint says.
+    write(&memory, fork, "core/plan", "of both\n");
+    memory.resolve_conflict(&who(), fork, "files/core", Side::Child).unwrap();
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
+    assert_eq!(read(&memory, main, "core/plan").unwrap(), "of both\n");
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub enum MergeError {
         shown: String,
         /// Whether some of them are files for which a write decides.
         has_files: bool,
+        /// Whether some of them are directories outside of units, for which no write decides.
+        has_directories: bool,
         /// Whether some of them are units, for which no write decides.
         has_units: bool,
     },
@@ -69,8 +71,8 @@ impl MergeError {
     /// Returns kind, code and hint; there is no `_` arm, so a new variant does not compile without its own.
     pub fn advice(&self) -> Advice {
         match self {
-            MergeError::Conflicts { has_files, has_units, .. } => {
-                Advice::new(Kind::Conflict, "conflicts", conflicts_hint(*has_files, *has_units))
+            MergeError::Conflicts { has_files, has_directories, has_units, .. } => {
+                Advice::new(Kind::Conflict, "conflicts", conflicts_hint(*has_files, *has_directories, *has_units))
             }
             MergeError::RevertConflicts { .. } => Advice::new(
                 Kind::Conflict,
@@ -128,12 +130,14 @@ impl MergeError {
     }
 }
 
-fn conflicts_hint(has_files: bool, has_units: bool) -> String {
+fn conflicts_hint(has_files: bool, has_directories: bool, has_units: bool) -> String {
     let files = match (has_files, has_units) {
         (true, false) => "; a file is resolved as well by writing it in the branch",
         (true, true) => "; a file that is in no unit is resolved as well by writing it in the branch",
         (false, _) => "",
     };
+    let directories =
+        if has_directories { "; what is written in a directory resolves nothing of the directory" } else { "" };
     let units = if has_units {
         "; a unit is taken whole from one side: for other content write that in the branch first, then resolve it for \
          the child"
@@ -142,7 +146,7 @@ fn conflicts_hint(has_files: bool, has_units: bool) -> String {
     };
     format!(
         "see the branch's file conflicts, then write 'resolve ID child' or 'resolve ID parent' to its ctl, or run \
-         engramfs resolve TARGET ID child|parent{files}{units}"
+         engramfs resolve TARGET ID child|parent{files}{directories}{units}"
     )
 }
 

@@ -164,7 +164,7 @@ fn of_branches() -> [BranchError; 12] {
 
 fn of_merges() -> [MergeError; 12] {
     [
-        MergeError::Conflicts { count: 1, shown: text(), has_files: true, has_units: true },
+        MergeError::Conflicts { count: 1, shown: text(), has_files: true, has_directories: true, has_units: true },
         MergeError::RevertConflicts { count: 1, shown: text() },
         MergeError::NoConflict(text()),
         MergeError::FolderInTheWay(text()),

@@ -58,7 +58,7 @@ pub struct MergePlan {
     /// The branch as it was; in a revert as it was before the entries.
     pub child: BranchRef,
     /// Its parent as it was; in a revert the branch itself.
-    parent: BranchRef,
+    pub parent: BranchRef,
     records: RecordMerge,
     files: Arc<FilePlan>,
     /// Everything that both sides changed: records by id, then files by path.

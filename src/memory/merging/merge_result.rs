@@ -139,9 +139,21 @@ pub fn conflicts_error(plan: &MergePlan) -> Error {
         return MergeError::RevertConflicts { count, shown }.into();
     }
     let is_unit = |item: &Decision| plan.unit_decision(&item.id).is_some();
-    let has_files = open.iter().any(|item| item.is_file() && !is_unit(item));
     let has_units = open.iter().any(|item| is_unit(item));
-    MergeError::Conflicts { count, shown, has_files, has_units }.into()
+    let (directories, files): (Vec<&Decision>, Vec<&Decision>) =
+        open.into_iter().filter(|item| item.is_file() && !is_unit(item)).partition(|item| is_directory(plan, item));
+    let (has_files, has_directories) = (!files.is_empty(), !directories.is_empty());
+    MergeError::Conflicts { count, shown, has_files, has_directories, has_units }.into()
+}
+
+/// Returns whether a conflict is about a directory: what the branch has at that path, or else its parent or base.
+fn is_directory(plan: &MergePlan, item: &Decision) -> bool {
+    let Some(path) = item.id.strip_prefix("files/") else { return false };
+    let found = [&plan.child.state, &plan.parent.state, &plan.child.base].into_iter().find_map(|state| {
+        let tree = state.files();
+        tree.resolve(path.as_bytes()).and_then(|inode| tree.node(inode)).ok()
+    });
+    found.is_some_and(|node| node.directory().is_some())
 }
 
 #[cfg(test)]
