@@ -262,6 +262,22 @@ fn a_mount_in_the_background_answers_when_the_command_returns() {
 }
 
 #[test]
+fn a_log_in_the_store_keeps_a_mount_from_starting_only_where_it_would_be_new() {
+    let site = Site::new();
+    let log = site.store.join("mount.log");
+    let arguments = ["mount", "--json", "--log", text(&log), text(&site.store), text(&site.mnt)];
+    assert_eq!(run(&["init", text(&site.store)]).0, 0);
+    let (code, _, said) = run(&arguments);
+    assert_eq!((code, &lines(&said)[0]["code"]), (1, &"inside_a_store".into()), "{said}");
+    assert!(!log.exists());
+    fs::write(&log, "of the last mount\n").unwrap();
+    assert_eq!(run(&arguments).0, 0);
+    assert_eq!(names(&site.mnt), ["main"]);
+    assert!(read(&log).starts_with("of the last mount\n"));
+    assert_eq!(run(&["umount", text(&site.mnt)]).0, 0);
+}
+
+#[test]
 fn a_mount_for_reading_goes_without_waiting_for_the_one_that_writes() {
     let site = Site::new();
     let side = site.beside("side");
