@@ -62,6 +62,28 @@ impl Answers {
     }
 }
 
+#[test]
+fn a_resolution_that_counts_for_nothing_yet_is_told_what_decides() {
+    let rig = Rig::new();
+    for (name, strategy, rule, decider) in [
+        ("x", "manual", "** text child-wins", "a rule in config/rules"),
+        ("y", "child-wins", "** text", "the strategy child-wins or a rule"),
+    ] {
+        let (file, branch) = (format!("files/{name}.md"), format!("main/branches/{name}"));
+        rig.write("main/config/strategy", &format!("{strategy}\n")).unwrap();
+        rig.write("main/config/rules", &format!("{rule}\n")).unwrap();
+        rig.write(&format!("main/{file}"), "base\n").unwrap();
+        rig.mkdir(&branch).unwrap();
+        for (side, text) in [("main", "parent\n"), (branch.as_str(), "child\n")] {
+            rig.write(&format!("{side}/{file}"), text).unwrap();
+        }
+        let answer = Answers::default().ask(&rig, &branch, &format!("resolve {file} parent"));
+        assert_eq!(answer["status"], "noted", "{answer}");
+        let reason = format!("merges decide otherwise for now, by {decider}: this counts once they leave it to manual");
+        assert_eq!(answer["reason"], reason.as_str());
+    }
+}
+
 /// Two branches that end in merges, with what is done to them until then.
 fn ask_of_branches(rig: &Rig, answers: &mut Answers) {
     answers.ask(rig, "main", "checkpoint v1");
