@@ -116,6 +116,21 @@ fn a_part_of_a_closed_file_closes_what_it_comes_into() {
 }
 
 #[test]
+fn an_attribute_alone_leaves_a_closed_program_its_rights_unless_it_is_anothers() {
+    for (uid, mode, expected) in [(0, 0o4700, 0o4700), (ANN, 0o644, 0o700)] {
+        let mut base = TestFiles::new();
+        write(&mut base, "tool", "a program\n", uid, mode);
+        let (own, mut giver) = (base.later(100), base.later(200));
+        set(&mut giver, "tool", 0, 0o4700);
+        giver.tag("tool", "user.note", "secret");
+        let plan = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
+        assert_eq!(file(&plan.tree, "tool"), (0, 0, expected, "a program\n".into()));
+        let node = plan.tree.node(plan.tree.resolve(b"tool").unwrap()).unwrap();
+        assert!(node.xattr(b"user.note").is_some());
+    }
+}
+
+#[test]
 fn what_anybody_could_read_or_is_anns_changes_no_owner() {
     for (uid, mode) in [(0, 0o644), (ANN, 0o600), (ANN, 0o644)] {
         let [base, own] = replaced_by_anns("a", "ann's\n");
