@@ -273,19 +273,27 @@ impl BranchAccess for MountedBranch<'_> {
             control::exchange(&self.directory.join("ingest"), lines)
                 .map_err(|refused| attempt.exchange_failed(&refused))
         };
-        // In front, so that what arrives before a break counts as of an import, too.
-        let mut lines = SKIP_UNCHANGED_LINE.as_bytes().to_vec();
-        lines.extend(rows.into_iter().flat_map(InputRow::into_line));
-        let text = match write(&lines) {
-            // A server of an earlier version takes that line for a record with an unknown key, and has taken nothing.
-            Err(failure) if failure.message.contains("skip_unchanged") => write(&lines[SKIP_UNCHANGED_LINE.len()..])?,
-            text => text?,
-        };
+        let text = write_batch(rows, write)?;
         serde_json::from_str(&text).map_err(|e| not_json("ingest", &e))
     }
 
     fn batch_bytes(&self) -> usize {
         BATCH_BYTES
+    }
+}
+
+/// Writes rows as one batch that leaves alone what is already so, and returns the answer.
+fn write_batch(
+    rows: Vec<InputRow>,
+    write: impl Fn(&[u8]) -> Result<String, CommandError>,
+) -> Result<String, CommandError> {
+    // In front, so that what arrives before a break counts as of an import, too.
+    let mut lines = SKIP_UNCHANGED_LINE.as_bytes().to_vec();
+    lines.extend(rows.into_iter().flat_map(InputRow::into_line));
+    match write(&lines) {
+        // A server of an earlier version takes that line for a record with an unknown key, and has taken nothing.
+        Err(failure) if failure.message.contains("skip_unchanged") => write(&lines[SKIP_UNCHANGED_LINE.len()..]),
+        answer => answer,
     }
 }
 

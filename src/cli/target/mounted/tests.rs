@@ -1,6 +1,8 @@
 //! Ordinary files stand in for a mount's, as far as they can.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::cell::RefCell;
+
 use super::*;
 use crate::cli::formats::RowPlace;
 use crate::cli::target::Target;
@@ -61,6 +63,25 @@ fn an_import_asks_to_leave_alone_what_is_already_so() {
     assert_eq!(MountedBranch::new(dir.path()).put(vec![row]).unwrap_err().code, "not_json");
     let written = fs::read_to_string(dir.path().join("ingest")).unwrap();
     assert_eq!(written, "{\"skip_unchanged\":true}\n{\"id\":\"a\"}\n");
+}
+
+#[test]
+fn a_server_that_can_not_leave_alone_what_is_so_gets_the_rows_without_asking_for_it() {
+    let row = || InputRow::Line { place: RowPlace::Line(1), bytes: b"{\"id\":\"a\"}".to_vec() };
+    for (message, batches) in [("line 1: unknown field `skip_unchanged`", 2), ("line 2: the vector is zero", 1)] {
+        let written = RefCell::new(Vec::new());
+        let earlier_server = |lines: &[u8]| {
+            written.borrow_mut().push(String::from_utf8(lines.to_vec()).unwrap());
+            match written.borrow().len() {
+                1 => Err(CommandError::new(Exit::Failed, "bad_document", message, "hint")),
+                _ => Ok("answer".to_owned()),
+            }
+        };
+        let answer = write_batch(vec![row()], earlier_server);
+        let expected = ["{\"skip_unchanged\":true}\n{\"id\":\"a\"}\n", "{\"id\":\"a\"}\n"];
+        assert_eq!(*written.borrow(), expected[..batches]);
+        assert_eq!(answer.is_ok(), batches == 2, "{message}");
+    }
 }
 
 #[test]
