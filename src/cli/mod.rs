@@ -158,7 +158,11 @@ fn report_usage_error(error: &clap::Error, as_json: bool) -> Exit {
         // The first paragraph says what is wrong, the rest repeats the usage.
         let paragraph: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
         let message = paragraph.join(" ").trim_start_matches("error: ").to_owned();
-        remark(CommandError::usage(message, "see `engramfs --help`").render(true));
+        let hint = match error.kind() {
+            ErrorKind::InvalidUtf8 => "write UTF-8; a file of a branch whose name is not has to be renamed first",
+            _ => "see `engramfs --help`",
+        };
+        remark(CommandError::usage(message, hint).render(true));
     } else {
         // A closed output can't be reported.
         let _ = error.print();

@@ -1,11 +1,13 @@
 //! The built program on stores that are not mounted.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use crate::mount::{lines, run};
+use crate::mount::{engramfs, lines, run};
 
 /// A folder for a test, and the paths of things in it.
 struct Folder(tempfile::TempDir);
@@ -43,6 +45,16 @@ fn init_makes_a_store_once_and_in_an_empty_folder_only() {
     fs::create_dir(folder.at("empty")).unwrap();
     assert_eq!(run(&["init", &folder.at("empty")]).0, 0);
     assert_eq!(run(&["verify", &folder.at("empty")]).0, 0);
+}
+
+#[test]
+fn an_argument_that_is_not_utf_8_is_refused_with_what_to_do() {
+    let target = format!("{}:main", Folder::new().at("store"));
+    let mut command = engramfs(&["purge", "--json", &target]);
+    let done = command.arg(OsStr::from_bytes(b"files/odd\xff")).output().unwrap();
+    let error = lines(&String::from_utf8(done.stderr).unwrap()).pop().unwrap();
+    assert_eq!((done.status.code(), &error["code"]), (Some(2), &Value::from("usage")));
+    assert!(error["hint"].as_str().unwrap().contains("renamed first"), "{error}");
 }
 
 #[test]

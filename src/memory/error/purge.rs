@@ -46,6 +46,13 @@ impl PurgeError {
                 "too_many_names",
                 "purge them in several steps, or name a directory of files",
             ),
+            // Listings have U+FFFD for bytes that are not UTF-8. Here it stands for no other: what is purged does not come back.
+            PurgeError::NothingFound(names) if names.contains('\u{fffd}') => Advice::new(
+                Kind::NotFound,
+                "nothing_to_purge",
+                "a name that is not UTF-8 can't be written here: rename the file first, which goes under its former names, too, or \
+                 purge the directory that it is in",
+            ),
             PurgeError::NothingFound(_) => Advice::new(
                 Kind::NotFound,
                 "nothing_to_purge",

@@ -2,13 +2,13 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Credentials, FILES_ROOT, FileName, FileOp, Kind, MergeVerb, NewInode, RenameMode, Setting,
-    ShowTarget, Side, View, Viewer, XattrMode,
+    Actor, Attrs, BranchId, Credentials, FILES_ROOT, FileName, FileOp, Kind, MergeVerb, NewInode, PurgeOptions,
+    RenameMode, Setting, ShowTarget, Side, View, Viewer, XattrMode,
 };
 use serde_json::Value;
 
 use super::{folders, write};
-use crate::support::{main_of, open, who};
+use crate::support::{holding, main_of, open, who};
 
 #[test]
 fn diff_lists_a_renamed_file_at_both_names_and_directories_for_their_own_changes() {
@@ -148,6 +148,29 @@ fn a_file_is_shown_to_those_alone_who_could_read_it_by_a_path() {
     // The same bytes where everybody may read them.
     write(&memory, main, "open", "a secret");
     assert_eq!(shown(4711, hashes[0]).as_deref(), Some(&b"a secret"[..]));
+}
+
+#[test]
+fn a_file_whose_name_is_not_utf_8_is_purged_once_it_is_renamed() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    let (name, make) = (FileName::new(b"odd\xff").unwrap(), NewInode::File);
+    let create = FileOp::Create { parent: FILES_ROOT, name: name.clone(), make, mode: 0o644, uid: 1000, gid: 1000 };
+    let inode = memory.edit(&who(), main, create).unwrap().inode;
+    memory.edit(&who(), main, FileOp::Write { inode, offset: 0, bytes: "a secret word".as_bytes().into() }).unwrap();
+    memory.checkpoint(&who(), main, "v1", None).unwrap();
+    let purge = |item: &str| memory.purge(&who(), main, &[item.to_owned()], PurgeOptions::default());
+    let refused = purge("files/odd\u{fffd}").unwrap_err();
+    assert_eq!((refused.code(), refused.hint().contains("rename the file first")), ("nothing_to_purge", true));
+    assert!(purge("files/other").unwrap_err().hint().starts_with("check the names"));
+    // As the hint says.
+    let (parent, new_parent, how) = (FILES_ROOT, FILES_ROOT, RenameMode::Plain);
+    let new_name = FileName::new(b"odd").unwrap();
+    memory.edit(&who(), main, FileOp::Rename { parent, name, new_parent, new_name, how, keep: false }).unwrap();
+    let report = purge("files/odd").unwrap();
+    assert_eq!(report["items"], serde_json::json!(["files/odd", "files/odd\u{fffd}"]));
+    assert_eq!(holding(&disk, "a secret word"), [""; 0]);
 }
 
 /// A branch without a base is not compared with it path by path, and counts the same.
