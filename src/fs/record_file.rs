@@ -9,7 +9,7 @@ use super::handle::{File, slice_at};
 use super::mount_context::OpenContext;
 use super::open_flags::OpenFlags;
 use super::refusal::InputRefusal;
-use crate::memory::{DOCUMENT_BYTES_MAX, RecordEdit, RecordError, RecordPatch, View};
+use crate::memory::{CommitOptions, DOCUMENT_BYTES_MAX, RecordEdit, RecordError, RecordPatch, View};
 use crate::sync::{Mutex, MutexGuard, Rank, Reservation};
 
 /// The bytes of one handle. They begin as the document at open, and no other handle sees them
@@ -215,14 +215,11 @@ impl Buffer {
 }
 
 impl OpenContext {
-    /// Commits one edit. EEXIST where there is a record `absent` at that moment, and as `Memory::commit`.
+    /// Commits one edit. EEXIST where there is a record `absent` at that moment, and as `Memory::commit_with`.
     pub fn commit_record(&self, edit: RecordEdit, absent: Option<&Arc<str>>) -> Result<(), Failure> {
         debug_assert!(matches!(self.view, View::Branch(_)), "a checkpoint takes no commit");
-        let (memory, actor, edits) = (self.memory(), self.actor(), vec![edit]);
-        match absent {
-            Some(id) => memory.commit_where_absent(&actor, self.branch(), edits, id)?,
-            None => memory.commit(&actor, self.branch(), edits)?,
-        };
+        let options = CommitOptions { absent: absent.cloned(), ..CommitOptions::default() };
+        self.memory().commit_with(&self.actor(), self.branch(), vec![edit], &options)?;
         Ok(())
     }
 }

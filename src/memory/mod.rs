@@ -69,7 +69,7 @@ pub use open::OpenMode;
 pub use store_place::check_outside_stores;
 pub use transaction::batch::IngestBatch;
 pub use transaction::commands::{ReviewRequest, check_closed_name};
-pub use transaction::commit::CommitReceipt;
+pub use transaction::commit::{CommitOptions, CommitReceipt};
 pub use transaction::files::EditError;
 pub use transaction::leases::Lease;
 pub use transaction::shared_events::EventRange;

@@ -6,10 +6,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use engramfs::branch::NameError;
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Environment, Error, Kind, Memory, MergeVerb, OpenMode, RecordEdit, RecordPatch, Setting, Time, View,
+    CommitOptions, Environment, Error, Kind, Memory, MergeVerb, OpenMode, RecordEdit, RecordPatch, Setting, Time, View,
 };
 
 use crate::support::{environment, main_of, open, put, verify, who};
+
+/// As imports commit.
+fn skip_unchanged() -> CommitOptions {
+    CommitOptions { skip_unchanged: true, ..CommitOptions::default() }
+}
 
 /// Strings with every byte below 128 and every character up to 255 alone, in front and behind; and
 /// what people try.
@@ -232,7 +237,11 @@ fn bad_vectors_are_refused_and_leave_no_trace() {
         let mixed = || vec![good(0), edit(), good(1)];
         let bulk = || (0..1030).map(good).chain([edit()]).collect();
         assert_eq!(memory.commit(&who(), main, mixed()).unwrap_err().kind(), Kind::Invalid, "{shown}");
-        assert_eq!(memory.import(&who(), main, mixed()).unwrap_err().kind(), Kind::Invalid, "{shown}");
+        assert_eq!(
+            memory.commit_with(&who(), main, mixed(), &skip_unchanged()).unwrap_err().kind(),
+            Kind::Invalid,
+            "{shown}"
+        );
         assert_eq!(memory.commit(&who(), main, bulk()).unwrap_err().kind(), Kind::Invalid, "{shown}");
         assert_eq!(
             memory.check_patch_vector(main, &vector_alone(&vector)).unwrap_err().kind(),
@@ -254,7 +263,8 @@ fn a_vector_that_does_not_fit_those_before_it_is_refused_with_its_line() {
         let parse = |(line, number): (&String, usize)| {
             RecordEdit::parse_line(line.as_bytes(), number, &|| "fresh".into()).unwrap().unwrap()
         };
-        memory.import(&who(), main, lines.iter().zip(1..).map(parse).collect()).unwrap_err().to_string()
+        let edits = lines.iter().zip(1..).map(parse).collect();
+        memory.commit_with(&who(), main, edits, &skip_unchanged()).unwrap_err().to_string()
     };
     // The order of the lines counts and not that of the ids, and of the lines of one record the one with the vector.
     let few = [r#"{"id":"b","vector":[1,2,3]}"#, r#"{"id":"a","vector":[1,2]}"#, r#"{"id":"a","metadata":{"k":1}}"#];

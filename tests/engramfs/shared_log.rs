@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Document, Kind, Memory, MergeVerb, Query, RecordEdit, Setting, SharedLogEntryInput,
+    Actor, BranchId, CommitOptions, Document, Kind, Memory, MergeVerb, Query, RecordEdit, Setting, SharedLogEntryInput,
     SharedLogPosition, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
@@ -20,6 +20,11 @@ fn append(memory: &Memory, via: BranchId, lines: &[&str]) -> (u64, u64) {
     let entries: Vec<SharedLogEntryInput> = lines.iter().map(|line| entry(line)).collect();
     let receipt = memory.append_log(&who(), via, &entries).unwrap();
     (receipt.appended, receipt.repeated)
+}
+
+/// A commit after which a branch has read its log up to an entry.
+fn read_up_to(entry: u64) -> CommitOptions {
+    CommitOptions { cursor: Some(entry), ..CommitOptions::default() }
 }
 
 /// All lines, parsed.
@@ -146,7 +151,7 @@ fn a_cursor_moves_without_an_entry_and_goes_with_checkpoints_and_forks() {
     assert_eq!((memory.cursor(a).unwrap(), memory.cursor(main).unwrap(), lineage(&memory, a)), (2, 0, before));
     assert_eq!(memory.move_cursor(&who(), a, 5).unwrap_err().code(), "beyond_the_log");
     memory.checkpoint(&who(), a, "two", None).unwrap();
-    memory.commit_with_cursor(&who(), a, vec![put("work", None, Some("done"))], 4).unwrap();
+    memory.commit_with(&who(), a, vec![put("work", None, Some("done"))], &read_up_to(4)).unwrap();
     assert_eq!(memory.cursor(a).unwrap(), 4);
     let b = memory.fork(&who(), a, "b", None).unwrap();
     let c = memory.fork(&who(), a, "c", Some("two")).unwrap();
@@ -154,14 +159,14 @@ fn a_cursor_moves_without_an_entry_and_goes_with_checkpoints_and_forks() {
     memory.rollback(&who(), a, "two").unwrap();
     assert_eq!(memory.cursor(a).unwrap(), 2, "a rollback to a checkpoint takes the cursor along");
     let many = (0..1_100).map(|n| put(&format!("m{n}"), None, Some("many"))).collect::<Vec<RecordEdit>>();
-    assert!(memory.commit_with_cursor(&who(), c, many.clone(), 99).is_err());
-    memory.commit_with_cursor(&who(), c, many, 1).unwrap();
+    assert!(memory.commit_with(&who(), c, many.clone(), &read_up_to(99)).is_err());
+    memory.commit_with(&who(), c, many, &read_up_to(1)).unwrap();
     assert_eq!((memory.cursor(c).unwrap(), memory.snapshot(&View::Branch(c)).unwrap().count()), (1, 1_100));
     memory.move_cursor(&who(), c, 2).unwrap();
     // Work and cursor count together or not at all.
-    assert!(memory.commit_with_cursor(&who(), b, vec![put("w", None, Some("x"))], 99).is_err());
+    assert!(memory.commit_with(&who(), b, vec![put("w", None, Some("x"))], &read_up_to(99)).is_err());
     assert!(memory.snapshot(&View::Branch(b)).unwrap().get("w").unwrap().is_none());
-    memory.commit_with_cursor(&who(), b, Vec::<RecordEdit>::new(), 3).unwrap();
+    memory.commit_with(&who(), b, Vec::<RecordEdit>::new(), &read_up_to(3)).unwrap();
     for seal in [false, true] {
         if seal {
             memory.seal().unwrap();

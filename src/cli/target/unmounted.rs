@@ -13,8 +13,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::formats::InputRow;
 use crate::memory::{
-    Actor, BranchId, Document, Environment, Error, Export, Kind, Memory, OpenMode, Query, RecordEdit, Revision,
-    Snapshot, View, Viewer,
+    Actor, BranchId, CommitOptions, Document, Environment, Error, Export, Kind, Memory, OpenMode, Query, RecordEdit,
+    Revision, Snapshot, View, Viewer,
 };
 use crate::verb::{Verb, VerbAnswer, VerbContext};
 
@@ -128,7 +128,8 @@ impl BranchAccess for UnmountedBranch {
         let fresh_id = || self.memory.fresh_id();
         let edits = rows.into_iter().zip(1..).filter_map(|(row, number)| row.into_edit(number, &fresh_id).transpose());
         let edits: Vec<RecordEdit> = edits.collect::<Result<_, _>>()?;
-        let receipt = self.memory.import(&self.who, self.branch, edits)?;
+        let options = CommitOptions { skip_unchanged: true, ..CommitOptions::default() };
+        let receipt = self.memory.commit_with(&self.who, self.branch, edits, &options)?;
         parse(&receipt.to_json())
     }
 

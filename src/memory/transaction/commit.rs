@@ -21,7 +21,7 @@ use crate::memory::{Actor, BranchError, Error, Memory, Record, RecordError, Stam
 use crate::object::{Hash, Time};
 use crate::record::{Provenance, RecordContent, Version};
 use crate::segment::{Row, Segment, SegmentError, write_segment};
-use crate::sync::{Reservation, without_waiting};
+use crate::sync::without_waiting;
 
 /// Edits in one commit from which on the records go straight into a segment.
 const BULK_EDITS: usize = 1024;
@@ -59,6 +59,17 @@ impl CommitReceipt {
     }
 }
 
+/// How edits are committed; by default all of them, whatever records there are, and without a cursor.
+#[derive(Clone, Debug, Default)]
+pub struct CommitOptions {
+    /// Whether records are left alone whose content is already so: an import that broke off is then repeated at little cost.
+    pub skip_unchanged: bool,
+    /// The entry up to which the branch has read its shared log from then on; none, the default, leaves its cursor alone.
+    pub cursor: Option<u64>,
+    /// The record that must not be there at the moment of the commit; none, the default, asks for nothing.
+    pub absent: Option<Arc<str>>,
+}
+
 impl Memory {
     /// Carries out edits as one atomic entry; of several edits of one id each applies to what the one before made.
     ///
@@ -66,68 +77,32 @@ impl Memory {
     /// may be, `Quota` beyond a quota of the branch or one above it, `Busy` where the branch changes faster than the edits
     /// can be worked out (`branch_moves`), `Gone` where it has ended.
     pub fn commit(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<CommitReceipt, Error> {
-        self.commit_edits(who, branch, &edits, None, ResolvedEdits::new)
+        self.commit_with(who, branch, edits, &CommitOptions::default())
     }
 
-    /// Like [`Memory::commit`], and the branch has read its shared log up to an entry from then on. Where there are no edits
-    /// the cursor moves alone, which makes no entry of the lineage. Kind `Invalid`, code `beyond_the_log`, where the
-    /// log has no such entry yet.
-    pub fn commit_with_cursor(
+    /// Like [`Memory::commit`], as the options say. Where nothing is written a cursor moves alone, which makes no entry of
+    /// the lineage.
+    ///
+    /// Kinds as of [`Memory::commit`]; `Invalid`, code `beyond_the_log`, for a cursor behind the last entry of the log,
+    /// and `Exists`, code `record_exists`, where the record is there that has to be absent.
+    pub fn commit_with(
         &self,
         who: &Actor,
         branch: BranchId,
         edits: Vec<RecordEdit>,
-        cursor: u64,
+        options: &CommitOptions,
     ) -> Result<CommitReceipt, Error> {
-        self.commit_edits(who, branch, &edits, Some(cursor), ResolvedEdits::new)
-    }
-
-    /// Like [`Memory::commit`], where there is no record `absent` at the moment of the commit. Kind `Exists`, code
-    /// `record_exists`, where there is one.
-    pub fn commit_where_absent(
-        &self,
-        who: &Actor,
-        branch: BranchId,
-        edits: Vec<RecordEdit>,
-        absent: &Arc<str>,
-    ) -> Result<CommitReceipt, Error> {
-        self.commit_edits(who, branch, &edits, None, |state, edits, held| {
-            let mut resolved = ResolvedEdits::new(state, edits, held)?;
-            resolved.require_absent(absent)?;
-            Ok(resolved)
-        })
-    }
-
-    /// Like [`Memory::commit`], but leaves records alone whose content is already so. An import that broke off can be
-    /// repeated at little cost. Kinds as of [`Memory::commit`].
-    pub fn import(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<CommitReceipt, Error> {
-        self.commit_edits(who, branch, &edits, None, ResolvedEdits::changes_only)
-    }
-
-    /// Like [`Memory::import`], and the cursor moves as with [`Memory::commit_with_cursor`], also where nothing is
-    /// written. Kinds as of both.
-    pub fn import_with_cursor(
-        &self,
-        who: &Actor,
-        branch: BranchId,
-        edits: Vec<RecordEdit>,
-        cursor: u64,
-    ) -> Result<CommitReceipt, Error> {
-        self.commit_edits(who, branch, &edits, Some(cursor), ResolvedEdits::changes_only)
-    }
-
-    /// Works out what edits come to without the writer's lock, and does it under the lock if that still holds.
-    fn commit_edits(
-        &self,
-        who: &Actor,
-        branch: BranchId,
-        edits: &[RecordEdit],
-        cursor: Option<u64>,
-        resolve: impl Fn(&Arc<BranchVersion>, &[RecordEdit], Reservation) -> Result<ResolvedEdits, Error>,
-    ) -> Result<CommitReceipt, Error> {
-        let resolve = || {
+        let cursor = options.cursor;
+        // Edits are worked out without the writer's lock, and done under the lock if that still holds.
+        let resolve = || -> Result<ResolvedEdits, Error> {
             let state = self.catalog().branch(branch)?.state.clone();
-            resolve(&state, edits, self.admission.budget.empty_reservation(who.uid))
+            let held = self.admission.budget.empty_reservation(who.uid);
+            let mut resolved = ResolvedEdits::new(&state, &edits, held)?;
+            if options.skip_unchanged {
+                resolved.drop_unchanged()?;
+            }
+            options.absent.as_ref().map_or(Ok(()), |id| resolved.require_absent(id))?;
+            Ok(resolved)
         };
         for round in 1..=PLAN_ROUNDS_MAX {
             let mut resolved = resolve()?;
@@ -464,9 +439,10 @@ mod tests {
     #[test]
     fn an_import_that_is_repeated_writes_nothing_again() {
         let (memory, main) = memory();
-        assert_eq!(memory.import(&who(), main, vec![put("a")]).unwrap().put, 1);
+        let options = CommitOptions { skip_unchanged: true, ..CommitOptions::default() };
+        assert_eq!(memory.commit_with(&who(), main, vec![put("a")], &options).unwrap().put, 1);
         let before = memory.last_seq();
-        assert_eq!(memory.import(&who(), main, vec![put("a")]).unwrap().put, 0);
+        assert_eq!(memory.commit_with(&who(), main, vec![put("a")], &options).unwrap().put, 0);
         assert_eq!(memory.last_seq(), before);
     }
 
@@ -482,7 +458,8 @@ mod tests {
         memory.commit(&who(), main, vec![put("new")]).unwrap();
         assert!(control.has_same_outcome(&state()).unwrap());
         assert!(!resolved.has_same_outcome(&state()).unwrap());
-        let refused = memory.commit_where_absent(&who(), main, edits(), &new).err().unwrap();
+        let options = CommitOptions { absent: Some(new), ..CommitOptions::default() };
+        let refused = memory.commit_with(&who(), main, edits(), &options).err().unwrap();
         assert_eq!(refused.code(), "record_exists");
         assert!(state().find("old").unwrap().is_some());
     }

@@ -73,18 +73,6 @@ impl ResolvedEdits {
         Ok(resolved)
     }
 
-    /// Like [`ResolvedEdits::new`], but leaves out what is already so, provenance aside. Fails also where the hash or the provenance of
-    /// a version before can't be read.
-    pub fn changes_only(
-        state: &Arc<BranchVersion>,
-        edits: &[RecordEdit],
-        held: Reservation,
-    ) -> Result<ResolvedEdits, Error> {
-        let mut resolved = ResolvedEdits::new(state, edits, held)?;
-        resolved.drop_unchanged()?;
-        Ok(resolved)
-    }
-
     fn record(&mut self, id: &Arc<str>) -> Result<&mut ResolvedRecord, SegmentError> {
         Ok(match self.records.entry(id.clone()) {
             Entry::Occupied(known) => known.into_mut(),
@@ -198,7 +186,7 @@ impl ResolvedEdits {
 
     /// Leaves out what is already so, provenance aside. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the
     /// hash or the provenance of a version before can't be read.
-    fn drop_unchanged(&mut self) -> Result<(), SegmentError> {
+    pub fn drop_unchanged(&mut self) -> Result<(), SegmentError> {
         for (id, record) in &mut self.records {
             if let (Some(row), EditOutcome::Version(version)) = (&record.before, &record.after)
                 && row.hash()? == version.content.hash(id)

@@ -8,9 +8,9 @@ use std::time::Duration;
 use engramfs::disk::{Disk, DiskFile, DiskSpace, RealDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, Environment, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeOptions, MergeVerb, NewInode,
-    OpenMode, PurgeOptions, RangeOp, RenameMode, RevertVerb, ReviewRequest, Revision, Setting, SharedLogEntryInput,
-    ShowTarget, Side, SignalId, Time, Viewer, XattrMode,
+    Actor, Attrs, BranchId, CommitOptions, Environment, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeOptions,
+    MergeVerb, NewInode, OpenMode, PurgeOptions, RangeOp, RenameMode, RevertVerb, ReviewRequest, Revision, Setting,
+    SharedLogEntryInput, ShowTarget, Side, SignalId, Time, Viewer, XattrMode,
 };
 
 use crate::files::write;
@@ -269,7 +269,8 @@ fn logs(memory: &Memory, main: BranchId) {
     memory.move_cursor(&who(), case, 1).unwrap();
     memory.discard(&who(), case).unwrap();
     memory.archive_log(&who(), main, 70).unwrap();
-    memory.commit_with_cursor(&who(), main, vec![record("read", 1)], 100).unwrap();
+    let read = CommitOptions { cursor: Some(100), ..CommitOptions::default() };
+    memory.commit_with(&who(), main, vec![record("read", 1)], &read).unwrap();
 }
 
 /// Signals of all kinds, a lease that was lost and one that is held, names of agents.

@@ -11,7 +11,7 @@ use crate::fs::handle::{File, slice_at};
 use crate::fs::last_answers::AnsweringFile;
 use crate::fs::mount_context::OpenContext;
 use crate::fs::refusal::{InputRefusal, Refusal};
-use crate::memory::{self, EXPORTED_LINE_BYTES_MAX, Error, RecordEdit, RecordError, RecordPatch};
+use crate::memory::{self, CommitOptions, EXPORTED_LINE_BYTES_MAX, Error, RecordEdit, RecordError, RecordPatch};
 use crate::sync::{Mutex, Rank};
 
 const BATCH_BYTES_MAX: usize = 1 << 30;
@@ -30,7 +30,7 @@ struct PendingLines {
     /// The entry of the shared log up to which the branch has read with this batch.
     cursor: Option<u64>,
     /// Whether records are left alone whose content is already so.
-    skips_unchanged: bool,
+    skip_unchanged: bool,
     /// Complete lines so far.
     line_count: usize,
     byte_count: usize,
@@ -64,9 +64,9 @@ impl Ingest {
 
     fn add_line(&self, batch: &mut PendingLines, line: &[u8]) -> Result<(), Failure> {
         // Before the line is counted: an import writes it in front of the lines whose numbers its user knows.
-        let is_first = batch.line_count == 0 && !batch.skips_unchanged;
-        if is_first && let Some(skips_unchanged) = memory::parse_skip_line(line) {
-            batch.skips_unchanged = skips_unchanged;
+        let is_first = batch.line_count == 0 && !batch.skip_unchanged;
+        if is_first && let Some(skip_unchanged) = memory::parse_skip_line(line) {
+            batch.skip_unchanged = skip_unchanged;
             return Ok(());
         }
         batch.line_count += 1;
@@ -130,7 +130,7 @@ impl Ingest {
     fn commit_lines(&self, batch: &mut PendingLines) -> Result<(), Failure> {
         let tail = batch.tail.take();
         self.add_line(batch, &tail)?;
-        let (cursor, skips_unchanged) = (batch.cursor.take(), batch.skips_unchanged);
+        let (cursor, skip_unchanged) = (batch.cursor.take(), batch.skip_unchanged);
         if batch.edits.is_empty() && cursor.is_none() {
             return Ok(());
         }
@@ -139,12 +139,8 @@ impl Ingest {
         // The reservation is held until the commit is done, as the edits are in memory for so long.
         let (edits, _held) = edits.into_edits()?;
         let (memory, actor, branch) = (self.context.memory(), self.context.actor(), self.context.branch());
-        let receipt = match (cursor, skips_unchanged) {
-            (Some(entry), true) => memory.import_with_cursor(&actor, branch, edits, entry)?,
-            (Some(entry), false) => memory.commit_with_cursor(&actor, branch, edits, entry)?,
-            (None, true) => memory.import(&actor, branch, edits)?,
-            (None, false) => memory.commit(&actor, branch, edits)?,
-        };
+        let options = CommitOptions { skip_unchanged, cursor, absent: None };
+        let receipt = memory.commit_with(&actor, branch, edits, &options)?;
         let result = (receipt.to_json() + "\n").into_bytes();
         // The commit is done, whether or not its result is kept for others.
         if let Ok(answer) = self.context.count_buffer(result.clone()) {
@@ -170,7 +166,7 @@ impl PendingLines {
             answer_offset: AnswerOffset::default(),
             edits: context.memory().batch(context.caller.uid),
             cursor: None,
-            skips_unchanged: false,
+            skip_unchanged: false,
             line_count: 0,
             byte_count: 0,
             tail: context.buffer(),
