@@ -58,8 +58,8 @@ fn looks() {
     let old = view(&memory, main, entries[entries.len() / 2 + 5_000].0);
     let ask = |view: &View, words: &str| {
         let query = Query::from_text(words).unwrap();
-        drop(memory.ask(view, &query).unwrap());
-        p50((0..50).map(|_| micros(|| drop(memory.ask(view, &query).unwrap()))).collect())
+        drop(memory.query(view, &query).unwrap());
+        p50((0..50).map(|_| micros(|| drop(memory.query(view, &query).unwrap()))).collect())
     };
     // Each record was overwritten nine times, so that the segments hold ten times what either state has.
     for (words, then, now) in [("all records match", "note agent", "note agent"), ("one does", "54321", "94321")] {

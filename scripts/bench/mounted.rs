@@ -115,11 +115,11 @@ fn ask(file: &mut fs::File, query: &str) -> usize {
 fn queries(mount: &Mount, how: &str) {
     let mut file = fs::OpenOptions::new().read(true).write(true).open(mount.path.join("main/query")).unwrap();
     let mut seed = 5;
-    let ask_once = |_| {
+    let query_once = |_| {
         let line = format!("{{\"vector\":{:?},\"k\":10}}\n", vector(&mut seed));
         micros(|| assert_eq!(ask(&mut file, &line), 11))
     };
-    let times: Vec<f64> = (0..20).map(ask_once).collect();
+    let times: Vec<f64> = (0..20).map(query_once).collect();
     row(
         "an exact query through the mount, p50",
         "–",

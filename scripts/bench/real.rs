@@ -32,7 +32,8 @@ pub fn run() {
     check(&memory, fork, data, "records_and_more", "a fork with 98,053 edits");
     check(&memory, main, data, "records", "main again");
     let words = Query::parse("vector search library").unwrap();
-    let times = (0..20).map(|_| micros(|| assert_eq!(memory.ask(&View::Branch(fork), &words).unwrap().hits.len(), 10)));
+    let times =
+        (0..20).map(|_| micros(|| assert_eq!(memory.query(&View::Branch(fork), &words).unwrap().hits.len(), 10)));
     row(
         "BM25 over 118,053 texts, three words, p50",
         "–",
@@ -50,7 +51,7 @@ fn check(memory: &Memory, branch: BranchId, data: &Path, truth: &str, name: &str
     for (number, (line, vector)) in lines(data, "questions").iter().zip(&queries).enumerate() {
         let query = Query::parse(&serde_json::json!({ "vector": vector }).to_string()).unwrap();
         let mut found = Vec::new();
-        times.push(micros(|| found = memory.ask(&view, &query).unwrap().hits));
+        times.push(micros(|| found = memory.query(&view, &query).unwrap().hits));
         let expected = truth.get(number).or_else(|| truth.get(line["id"].as_str().unwrap_or_default())).unwrap();
         let same = |(hit, id): (&engramfs::search::Hit, &Value)| Some(&*hit.id) == id.as_str();
         right += usize::from(found.len() == 10 && found.iter().zip(expected.as_array().unwrap()).all(same));

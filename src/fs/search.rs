@@ -8,5 +8,5 @@ use crate::memory::{Error, Query};
 /// of the search.
 pub(super) fn answer(context: &OpenContext, text: &str) -> Result<Vec<u8>, Failure> {
     let query = Query::from_text(text).map_err(Error::from)?;
-    Ok(context.memory().ask_for(&context.credentials(), &context.view, &query)?.to_lines(0).into_bytes())
+    Ok(context.memory().query_for(&context.credentials(), &context.view, &query)?.to_lines(0).into_bytes())
 }

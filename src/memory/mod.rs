@@ -173,11 +173,11 @@ type Listener = Arc<dyn Fn(&BranchEvent) + Send + Sync>;
 /// let input = RecordInput { vector: None, text: Some("Ann prefers green tea".into()), metadata: "{}".into() };
 /// memory.commit(&ann, trial, vec![RecordEdit::Put { id: "tea".into(), input }])?;
 /// let query = Query::parse("green tea")?;
-/// assert!(memory.ask(&View::Branch(main), &query)?.hits.is_empty());
+/// assert!(memory.query(&View::Branch(main), &query)?.hits.is_empty());
 ///
 /// let result = memory.merge(&ann, trial, MergeVerb::Merge, false)?;
 /// assert_eq!(result.status, "merged");
-/// let answer = memory.ask(&View::Branch(main), &query)?;
+/// let answer = memory.query(&View::Branch(main), &query)?;
 /// assert_eq!(&*answer.hits[0].id, "tea");
 /// memory.close()?;
 /// # Ok(())

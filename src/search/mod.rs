@@ -7,12 +7,11 @@
 //! lists' ranks. Several sources are searched as one: with the counts, ranks and scores of their union. Passages of files are
 //! one more source, found by their words, and by their vectors where there is an embedder.
 //!
-//! A query is parsed first ([`Query`], [`QueryError`]) and answered then: [`ask()`] fails with a [`SearchError`], of
+//! A query is parsed first ([`Query`], [`QueryError`]) and answered then: [`run_query()`] fails with a [`SearchError`], of
 //! which [`SearchError::Segment`] is met wherever a segment is read, and [`SearchError::Timeout`] wherever work is
 //! done.
 
 mod answer;
-mod ask;
 mod bm25_search;
 mod candidate_set;
 mod derived;
@@ -23,6 +22,7 @@ mod matched_terms;
 mod passage_search;
 mod query;
 mod query_timer;
+mod run_query;
 mod scan;
 mod top;
 mod vector_search;
@@ -31,11 +31,11 @@ mod walk;
 use thiserror::Error;
 
 pub use answer::{Answer, FileLine, Hit, Score};
-pub use ask::{SearchResult, SearchSource, ask};
 pub use derived::DerivedVectors;
 pub use file_scan::{FileSource, PassageReader};
 pub use filter::{Filter, FilterError};
 pub use query::{Include, Mode, Query, QueryError};
+pub use run_query::{SearchResult, SearchSource, run_query};
 pub use vector_search::is_walked_after_larger;
 
 use crate::segment::SegmentError;

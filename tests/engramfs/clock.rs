@@ -198,7 +198,7 @@ fn a_query_whose_time_is_over_fails_and_returns_nothing() {
         memory.commit(&who(), main, vec![put("a", None, Some("a heron"))]).unwrap();
         let ask = |timeout_ms: u64| {
             let query = serde_json::json!({ "text": "heron", "timeout_ms": timeout_ms }).to_string();
-            memory.ask(&View::Branch(main), &Query::parse(&query).unwrap())
+            memory.query(&View::Branch(main), &Query::parse(&query).unwrap())
         };
         assert_eq!(ask(600_000).unwrap().hits.len(), 1);
         let error = ask(1).map(|answer| answer.hits.len()).unwrap_err();

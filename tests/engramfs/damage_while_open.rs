@@ -40,7 +40,7 @@ fn export(memory: &Memory, export: Export) -> Result<Vec<u8>, Error> {
 }
 
 fn ask(memory: &Memory, query: &str) -> Result<Vec<u8>, Error> {
-    let answer = memory.ask(&View::Branch(main_of(memory)), &Query::parse(query).unwrap())?;
+    let answer = memory.query(&View::Branch(main_of(memory)), &Query::parse(query).unwrap())?;
     // The first line says how long it took.
     Ok(answer.to_lines(0).lines().skip(1).collect::<String>().into())
 }

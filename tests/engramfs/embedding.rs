@@ -80,7 +80,7 @@ fn embed(memory: &Arc<Memory>, turn: usize) -> Arc<Told> {
 }
 
 fn ask(memory: &Memory, view: &View, line: &str) -> Answer {
-    memory.ask(view, &Query::parse(line).unwrap()).unwrap()
+    memory.query(view, &Query::parse(line).unwrap()).unwrap()
 }
 
 fn ids(answer: &Answer) -> Vec<&str> {

@@ -21,7 +21,7 @@ fn open(disk: &ForgetfulDisk) -> Result<Arc<Memory>, Error> {
 }
 
 fn found(memory: &Memory, branch: BranchId, text: &str) -> Vec<String> {
-    let answer = memory.ask(&View::Branch(branch), &Query::from_text(text).unwrap()).unwrap();
+    let answer = memory.query(&View::Branch(branch), &Query::from_text(text).unwrap()).unwrap();
     assert_eq!(answer.reason, None);
     answer
         .hits
@@ -204,7 +204,7 @@ fn a_file_that_is_hidden_under_the_one_name_and_closed_under_the_other_counts_fo
     let reader = Credentials { uid: 1001, groups: Vec::new(), knows_all_groups: true };
     let ask = |scope: &str| {
         let query = Query::parse(&format!("{{\"text\":\"heron\",\"scope\":[{scope}]}}")).unwrap();
-        let answer = memory.ask_for(&reader, &View::Branch(main), &query).unwrap();
+        let answer = memory.query_for(&reader, &View::Branch(main), &query).unwrap();
         answer.hits.iter().map(|hit| (hit.id.to_string(), hit.score.value())).collect::<Vec<_>>()
     };
     assert_eq!(ask("\"branch\",\"files\""), ask("\"branch\""));
@@ -224,7 +224,7 @@ fn what_is_in_files_that_only_the_branchs_owner_may_enter_is_shown_to_them_alone
     let query = Query::from_text("heron").unwrap();
     for (branch, uid, expected) in [(main, 1000, true), (main, 1001, false), (fork, 1000, false), (fork, 1001, true)] {
         let reader = Credentials { uid, groups: vec![uid], knows_all_groups: true };
-        let found = memory.ask_for(&reader, &View::Branch(branch), &query).unwrap().hits.len();
+        let found = memory.query_for(&reader, &View::Branch(branch), &query).unwrap().hits.len();
         let viewer = Viewer { reader: Some(&reader), may_read: &|other| other == branch, ..Viewer::UNRESTRICTED };
         let is_shown = memory.show(branch, ShowTarget::Hash(hash), viewer).is_ok();
         assert_eq!((found == 1, is_shown), (expected, expected), "{branch:?} to {uid}");
@@ -238,7 +238,7 @@ fn scopes_filters_and_modes_choose_among_records_and_files() {
     write(&memory, main, "a/b.md", "# Herons\n\nwade in water");
     memory.commit(&who(), main, vec![put("r", Some(vec![1.0, 0.0]), Some("a heron wades"))]).unwrap();
     let ask = |query: &str| {
-        let answer = memory.ask(&View::Branch(main), &Query::parse(query).unwrap()).unwrap();
+        let answer = memory.query(&View::Branch(main), &Query::parse(query).unwrap()).unwrap();
         let hits = answer.hits.iter().map(|hit| hit.source.to_string()).collect::<Vec<_>>().join(" ");
         (answer.mode.to_string(), hits)
     };
@@ -253,7 +253,7 @@ fn scopes_filters_and_modes_choose_among_records_and_files() {
     for filter in [r#"{"kind":{"$ne":"x"}}"#, r#"{"kind":{"$exists":false}}"#, r#"{"kind":{"$nin":["x"]}}"#] {
         assert_eq!(ask(&format!(r#"{{"text":"heron","filter":{filter}}}"#)), both("text", "branch files"), "{filter}");
     }
-    let answer = memory.ask(&View::Branch(main), &Query::from_text("water").unwrap()).unwrap();
+    let answer = memory.query(&View::Branch(main), &Query::from_text("water").unwrap()).unwrap();
     let line: serde_json::Value = serde_json::from_str(answer.to_lines(0).lines().nth(1).unwrap()).unwrap();
     assert_eq!((&line["path"], &line["line"], &line["source"]), (&"files/a/b.md".into(), &1.into(), &"files".into()));
     assert!(line.get("id").is_none() && line["text"] == "# Herons\n\nwade in water" && line["branch"] == "main");
@@ -282,7 +282,7 @@ fn a_query_indexes_small_files_itself_and_leaves_a_large_one_to_the_background()
     write(&memory, main, "a-large.txt", &"a heron wades\n".repeat(100_000));
     write(&memory, main, "small.txt", "a heron");
     let query = Query::parse(r#"{"text":"heron","timeout_ms":60000}"#).unwrap();
-    let ask = || memory.ask(&View::Branch(main), &query).unwrap();
+    let ask = || memory.query(&View::Branch(main), &query).unwrap();
     let answer = ask();
     let paths: Vec<&str> = answer.hits.iter().filter_map(|hit| hit.file.as_ref()).map(|file| &*file.path).collect();
     assert_eq!((paths, answer.reason), (vec!["files/small.txt"], Some("1 file is not indexed yet".to_owned())));

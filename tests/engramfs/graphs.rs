@@ -57,7 +57,7 @@ fn indexed_with(graph_rows: u32) -> (ForgetfulDisk, Arc<Memory>, View) {
 fn ask(memory: &Memory, view: &View, vector: &[f32], k: usize, more: &serde_json::Value) -> Answer {
     let mut line = serde_json::json!({ "vector": vector, "k": k });
     line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    memory.ask(view, &Query::parse(&line.to_string()).unwrap()).unwrap()
+    memory.query(view, &Query::parse(&line.to_string()).unwrap()).unwrap()
 }
 
 fn ids(answer: &Answer) -> Vec<String> {
@@ -399,7 +399,7 @@ fn a_damaged_graph_is_found_at_its_first_walk_and_never_walked() {
     assert!(verify(&disk).is_err());
     let again = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment()).unwrap();
     let query = serde_json::json!({ "vector": Chance(4).vector(DIM), "k": 10 }).to_string();
-    let error = again.ask(&fork, &Query::parse(&query).unwrap()).unwrap_err();
+    let error = again.query(&fork, &Query::parse(&query).unwrap()).unwrap_err();
     assert!(error.to_string().contains("damaged"), "{error}");
 }
 

@@ -97,7 +97,7 @@ fn while_the_process_takes_too_much_what_gives_some_back_goes_on() {
     assert_eq!(memory.set(&who(), main, Setting::Task, "t").unwrap_err().code(), "memory_full");
     assert_eq!(memory.fork(&who(), main, "more", None).unwrap_err().code(), "memory_full");
     let found = |memory: &Memory| {
-        let answer = memory.ask(&View::Branch(main), &Query::from_text("heron").unwrap()).unwrap();
+        let answer = memory.query(&View::Branch(main), &Query::from_text("heron").unwrap()).unwrap();
         (answer.hits.len(), answer.reason)
     };
     assert_eq!(found(&memory), (0, Some("2 files are not indexed yet".to_owned())));

@@ -396,7 +396,7 @@ impl Harness {
         }
         let query = self.chance.vector(3);
         let line = serde_json::json!({ "vector": query, "k": 5 }).to_string();
-        let answer = self.memory.ask(&View::Branch(self.ids[&at]), &Query::parse(&line).unwrap()).unwrap();
+        let answer = self.memory.query(&View::Branch(self.ids[&at]), &Query::parse(&line).unwrap()).unwrap();
         let prepared = engramfs::vector::PreparedVector::new(engramfs::vector::Metric::Cosine, query);
         let mut expected: Vec<(f32, String)> = self.branches[at]
             .values()

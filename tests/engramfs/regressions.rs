@@ -12,7 +12,7 @@ const DIM: usize = 16;
 
 fn ask(memory: &Memory, view: &View, vector: &[f32], k: usize) -> Vec<(String, f32)> {
     let line = serde_json::json!({ "vector": vector, "k": k }).to_string();
-    let answer = memory.ask(view, &Query::parse(&line).unwrap()).unwrap();
+    let answer = memory.query(view, &Query::parse(&line).unwrap()).unwrap();
     answer.hits.iter().map(|hit| (hit.id.to_string(), hit.score.value() as f32)).collect()
 }
 
@@ -211,7 +211,7 @@ fn words_of_files_answer_where_there_is_no_vector() {
     memory.commit(&who(), main, vec![put("a", None, Some("green tea"))]).unwrap();
     write(&memory, main, "brew.md", "tea leaves");
     for query in [r#"{"text":"tea","mode":"vector"}"#, r#"{"id":"a","mode":"vector"}"#] {
-        let answer = memory.ask(&view, &Query::parse(query).unwrap()).unwrap();
+        let answer = memory.query(&view, &Query::parse(query).unwrap()).unwrap();
         assert_eq!((answer.mode.to_string(), answer.hits.len()), ("text".to_owned(), 2), "{query}");
     }
 }

@@ -17,7 +17,7 @@ const WORDS: [&str; 12] = [
 
 /// Ids with the bits of their scores, as one query finds them.
 fn found(memory: &Memory, branch: BranchId, query: &Value) -> Vec<(String, u64)> {
-    let answer = memory.ask(&View::Branch(branch), &Query::parse(&query.to_string()).unwrap()).unwrap();
+    let answer = memory.query(&View::Branch(branch), &Query::parse(&query.to_string()).unwrap()).unwrap();
     answer.hits.iter().map(|hit| (hit.id.to_string(), hit.score.value().to_bits())).collect()
 }
 
@@ -39,7 +39,7 @@ fn two_places_are_ranked_as_one_that_holds_both() {
         let [all, left, right] = ["all", "left", "right"].map(|name| memory.create_root(&who(), name).unwrap());
         let mut chance = Chance(seed);
         let nowhere = Query::parse(r#"{"text":"x","scope":["nowhere"]}"#).unwrap();
-        assert_eq!(memory.ask(&View::Branch(all), &nowhere).unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(memory.query(&View::Branch(all), &nowhere).unwrap_err().kind(), Kind::Invalid);
         for n in 0..300 {
             let edit = record(&mut chance, format!("r{n:03}"));
             let half = if chance.one_in(5) { right } else { left };
@@ -167,13 +167,13 @@ fn the_head_of_an_answer_is_that_of_the_branch_asked_wherever_it_looked() {
     let head = memory.snapshot(&View::Branch(left)).unwrap().head();
     for scope in [json!(["branch"]), json!(["branch", "right"]), json!(["right"]), json!(["log"]), json!(["files"])] {
         let query = Query::parse(&json!({ "text": "branch", "scope": scope }).to_string()).unwrap();
-        assert_eq!(memory.ask(&View::Branch(left), &query).unwrap().head, head, "{scope}");
+        assert_eq!(memory.query(&View::Branch(left), &query).unwrap().head, head, "{scope}");
     }
 }
 
 /// The ids, sources and scores of the hits of one query.
 fn told(memory: &Memory, branch: BranchId, query: &Value) -> Vec<(String, String, f64)> {
-    let answer = memory.ask(&View::Branch(branch), &Query::parse(&query.to_string()).unwrap()).unwrap();
+    let answer = memory.query(&View::Branch(branch), &Query::parse(&query.to_string()).unwrap()).unwrap();
     let hits = answer.hits.iter();
     hits.map(|hit| (hit.id.to_string(), hit.source.to_string(), hit.score.value())).collect()
 }
@@ -222,7 +222,7 @@ fn a_reason_is_given_where_the_mode_asked_for_can_not_be_had_and_only_there() {
         (json!({ "vector": [1, 0], "mode": "hybrid" }), "vector", no_text("hybrid")),
         (json!({ "vector": [1, 0], "mode": "text" }), "vector", no_text("text")),
     ] {
-        let answer = memory.ask(&View::Branch(main), &Query::parse(&query.to_string()).unwrap()).unwrap();
+        let answer = memory.query(&View::Branch(main), &Query::parse(&query.to_string()).unwrap()).unwrap();
         assert_eq!((answer.mode.to_string(), answer.reason), (mode.to_owned(), reason), "{query}");
     }
 }
@@ -235,7 +235,7 @@ fn equal_scores_put_passages_behind_records_by_path_and_line() {
         write(&memory, main, path, "# heron wades\n\n# heron wades\n");
     }
     memory.commit(&who(), main, vec![put("z", None, Some("heron wades"))]).unwrap();
-    let answer = memory.ask(&View::Branch(main), &Query::from_text("heron").unwrap()).unwrap();
+    let answer = memory.query(&View::Branch(main), &Query::from_text("heron").unwrap()).unwrap();
     assert!(answer.hits.iter().all(|hit| hit.score.value().to_bits() == answer.hits[0].score.value().to_bits()));
     let places: Vec<String> = (answer.hits.iter())
         .map(|hit| hit.file.as_ref().map_or_else(|| hit.id.to_string(), |at| format!("{}:{}", at.path, at.line)))
@@ -264,7 +264,7 @@ fn answers_have_the_fields_of_the_page() {
         json!({ "text": "heron", "include": ["vector", "stamp"], "explain": true }),
         json!({ "text": "heron", "mode": "vector" }),
     ] {
-        let answer = memory.ask(&View::Branch(main), &Query::parse(&query.to_string()).unwrap()).unwrap().to_lines(0);
+        let answer = memory.query(&View::Branch(main), &Query::parse(&query.to_string()).unwrap()).unwrap().to_lines(0);
         for (at, line) in answer.lines().enumerate() {
             let line: Value = serde_json::from_str(line).unwrap();
             let all = if at == 0 { &mut headers } else { &mut hits };
@@ -289,7 +289,7 @@ fn a_query_by_id_compares_with_the_record_of_the_branch_that_is_asked() {
     assert_eq!(found(json!(["other"])), ["near", "a"]);
     assert_eq!(found(json!(["branch", "other"])), ["a", "near", "a"]);
     let words = Query::parse(r#"{"id":"a","mode":"text","scope":["files"]}"#).unwrap();
-    assert_eq!(memory.ask(&View::Branch(main), &words).unwrap().hits.len(), 1);
+    assert_eq!(memory.query(&View::Branch(main), &words).unwrap().hits.len(), 1);
     let missing = Query::parse(r#"{"id":"near","scope":["other"]}"#).unwrap();
-    assert_eq!(memory.ask(&View::Branch(main), &missing).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(memory.query(&View::Branch(main), &missing).unwrap_err().kind(), Kind::NotFound);
 }

@@ -40,7 +40,7 @@ fn texts(memory: &Memory, branch: BranchId) -> Vec<String> {
 }
 
 fn hits(memory: &Memory, branch: BranchId, query: &str) -> Vec<(Option<u64>, String, String)> {
-    let answer = memory.ask(&View::Branch(branch), &Query::parse(query).unwrap()).unwrap();
+    let answer = memory.query(&View::Branch(branch), &Query::parse(query).unwrap()).unwrap();
     answer.hits.iter().map(|hit| (hit.entry_id, hit.id.to_string(), hit.source.to_string())).collect()
 }
 
@@ -361,7 +361,7 @@ fn the_log_is_ranked_with_the_records_as_one() {
     assert_eq!(more.iter().filter(|(entry, ..)| entry.is_some()).count(), 3);
     memory.checkpoint(&who(), main, "v1", None).unwrap();
     let query = Query::parse(r#"{"text":"solar panel inverter","k":20}"#).unwrap();
-    let of_checkpoint = memory.ask(&View::Checkpoint(main, "v1".into()), &query).unwrap();
+    let of_checkpoint = memory.query(&View::Checkpoint(main, "v1".into()), &query).unwrap();
     assert!(of_checkpoint.hits.len() == 10 && of_checkpoint.hits.iter().all(|hit| hit.entry_id.is_none()));
     memory.commit(&who(), main, vec![put("later", None, Some("something else"))]).unwrap();
     let of_earlier = hits(&memory, main, &format!(r#"{{"text":"solar panel inverter","k":20,"at":"{earlier}"}}"#));

@@ -10,7 +10,7 @@ use crate::support::{delete, main_of, open, put, record_input, who};
 
 fn found(memory: &Memory, branch: BranchId, filter: &Value) -> Vec<String> {
     let query = json!({ "text": "word", "k": 100, "filter": filter }).to_string();
-    let answer = memory.ask(&View::Branch(branch), &Query::parse(&query).unwrap()).unwrap();
+    let answer = memory.query(&View::Branch(branch), &Query::parse(&query).unwrap()).unwrap();
     let mut ids: Vec<String> = answer.hits.iter().map(|hit| hit.id.to_string()).collect();
     ids.sort();
     ids
@@ -138,7 +138,7 @@ fn hits_carry_the_stamp_where_that_is_asked_for() {
     memory.commit(&who(), main, vec![put("a", Some(vec![1.0]), Some("word"))]).unwrap();
     let lines = |include: &str| {
         let query = Query::parse(&format!(r#"{{"text":"word","include":{include}}}"#)).unwrap();
-        let lines = memory.ask(&View::Branch(main), &query).unwrap().to_lines(0);
+        let lines = memory.query(&View::Branch(main), &query).unwrap().to_lines(0);
         serde_json::from_str::<Value>(lines.lines().nth(1).unwrap()).unwrap()
     };
     let hit = lines(r#"["stamp"]"#);

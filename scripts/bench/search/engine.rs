@@ -55,12 +55,12 @@ impl<'a> Ours<'a> {
 
     /// Asks the first query alone; returns microseconds.
     pub fn first(&self) -> f64 {
-        micros(|| drop(self.memory.ask(&self.view, &self.queries[0]).unwrap()))
+        micros(|| drop(self.memory.query(&self.view, &self.queries[0]).unwrap()))
     }
 
     /// Returns how many answers call themselves exact with default settings.
     pub fn exact(&self) -> usize {
-        let exact = |query: &&Query| self.memory.ask(&self.view, query).unwrap().exact;
+        let exact = |query: &&Query| self.memory.query(&self.view, query).unwrap().exact;
         self.queries.iter().filter(exact).count()
     }
 }
@@ -75,7 +75,7 @@ impl Engine for Ours<'_> {
         let mut answers = Vec::with_capacity(self.queries.len());
         let us = thread_micros(|| {
             for query in &self.queries {
-                answers.push(self.memory.ask(&self.view, query).unwrap().hits);
+                answers.push(self.memory.query(&self.view, query).unwrap().hits);
             }
         });
         let found = |hit: engramfs::search::Hit| (hit.id, hit.score.value() as f32);

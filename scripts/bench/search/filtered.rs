@@ -58,7 +58,7 @@ pub fn words(corpus: &Corpus, holder: &Holder) {
         Query::parse(&json!({ "text": words.join(" "), "mode": "text" }).to_string()).unwrap()
     };
     let queries: Vec<Query> = corpus.question_texts.iter().map(query).collect();
-    let ask = |query: &Query| thread_micros(|| drop(holder.memory.ask(&holder.view(), query).unwrap()));
+    let ask = |query: &Query| thread_micros(|| drop(holder.memory.query(&holder.view(), query).unwrap()));
     // The first round warms up.
     let mut times: Vec<f64> = queries.iter().chain(&queries).map(ask).skip(queries.len()).collect();
     times.sort_by(f64::total_cmp);

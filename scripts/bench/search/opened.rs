@@ -59,7 +59,7 @@ impl Beside {
         for line in lines.iter().chain(lines) {
             let (mut query, mut printed) = (None, String::new());
             parse.push(micros(|| query = Some(Query::parse(line).unwrap())));
-            let answer = holder.memory.ask(&holder.view(), &query.unwrap()).unwrap();
+            let answer = holder.memory.query(&holder.view(), &query.unwrap()).unwrap();
             print.push(micros(|| printed = answer.to_lines(0)));
             assert!(!printed.is_empty());
         }
@@ -212,7 +212,7 @@ pub fn just_ingested(corpus: &Corpus, bench: &Path) {
     let mut exact = 0;
     let mut ask = |vector: &Vec<f32>| {
         let query = Query::parse(&json!({ "vector": vector }).to_string()).unwrap();
-        micros(|| exact += usize::from(holder.memory.ask(&View::Branch(holder.main), &query).unwrap().exact))
+        micros(|| exact += usize::from(holder.memory.query(&View::Branch(holder.main), &query).unwrap().exact))
     };
     let times: Vec<f64> = corpus.queries.iter().take(100).map(&mut ask).collect();
     let (first, count) = (times[0], times.len());

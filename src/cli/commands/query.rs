@@ -31,13 +31,13 @@ pub struct Args {
 }
 
 impl Args {
-    fn ask_all(&self, session: &mut dyn QuerySession, out: &mut Output) -> Result<(), CommandError> {
+    fn print_answers(&self, session: &mut dyn QuerySession, out: &mut Output) -> Result<(), CommandError> {
         for line in std::io::stdin().lock().lines() {
             let line = line.map_err(|e| {
                 CommandError::new(Exit::Failed, "input", format!("standard input cannot be read: {e}"), "send UTF-8")
             })?;
             if !line.trim().is_empty() {
-                self.ask(session, &line, out)?;
+                self.print_answer(session, &line, out)?;
                 // Whoever asks in turn waits for this answer.
                 out.flush()?;
             }
@@ -45,8 +45,8 @@ impl Args {
         Ok(())
     }
 
-    fn ask(&self, session: &mut dyn QuerySession, words: &str, out: &mut Output) -> Result<(), CommandError> {
-        let answer = session.ask(&self.query(words))?;
+    fn print_answer(&self, session: &mut dyn QuerySession, words: &str, out: &mut Output) -> Result<(), CommandError> {
+        let answer = session.query(&self.query(words))?;
         if out.is_json() {
             return out.text(&answer);
         }
@@ -81,8 +81,8 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     target.with_branch(Access::Read, |branch| {
         let mut session = branch.open_session()?;
         match args.query.as_slice() {
-            [dash] if dash == "-" => args.ask_all(&mut *session, out),
-            words => args.ask(&mut *session, &words.join(" "), out),
+            [dash] if dash == "-" => args.print_answers(&mut *session, out),
+            words => args.print_answer(&mut *session, &words.join(" "), out),
         }
     })?;
     Ok(Exit::Done)

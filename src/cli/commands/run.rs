@@ -245,9 +245,9 @@ fn run_command(sandbox: &Sandbox, command: &[OsString]) -> Result<(ExitStatus, b
 /// Does what is to be done after a success; returns the word for it, and what the mount answered.
 fn act_on_success(act: OnSuccess, branch: &MountedBranch<'_>) -> Result<(&'static str, Value), CommandError> {
     Ok(match act {
-        OnSuccess::Merge => ("merged", branch.ask("merge")?),
-        OnSuccess::Promote => ("promoted", branch.ask("promote")?),
-        OnSuccess::Propose => ("proposed", branch.ask("propose")?),
+        OnSuccess::Merge => ("merged", branch.send_line("merge")?),
+        OnSuccess::Promote => ("promoted", branch.send_line("promote")?),
+        OnSuccess::Propose => ("proposed", branch.send_line("propose")?),
         OnSuccess::Keep => ("kept", Value::Null),
     })
 }

@@ -52,7 +52,7 @@ pub fn evaluate(
         let (mut asked, mut sum, mut missed) = (0, RetrievalScore::default(), Vec::new());
         for question in questions {
             let Some(query) = question.query(mode, k) else { continue };
-            let answer = session.ask(&query).map_err(|failure| question.failed(failure))?;
+            let answer = session.query(&query).map_err(|failure| question.failed(failure))?;
             let Some(hits) = parse_hits(&answer, mode) else { continue };
             let (score, missing) = score_question(question, &hits, k);
             asked += 1;
@@ -128,7 +128,7 @@ mod tests {
     struct Answering(bool);
 
     impl QuerySession for Answering {
-        fn ask(&mut self, query: &str) -> Result<String, CommandError> {
+        fn query(&mut self, query: &str) -> Result<String, CommandError> {
             let asked: Value = serde_json::from_str(query).unwrap();
             let mode = if self.0 { asked["mode"].clone() } else { "text".into() };
             let hits = [

@@ -63,7 +63,7 @@ impl Exploration<'_> {
         loop {
             let name = format!("explore-{}-{}", random_tag(6), number + 1);
             // Fork and ttl in one call: if this process dies between two, a branch without a ttl would stay for ever.
-            match MountedBranch::new(self.target).ask(&format!("fork {name} ttl {TTL}")) {
+            match MountedBranch::new(self.target).send_line(&format!("fork {name} ttl {TTL}")) {
                 Ok(_) => return Ok(name),
                 Err(error) if error.code == "exists" && tries < NAMES_TRIED_MAX => tries += 1,
                 Err(error) => return Err(error),
@@ -92,7 +92,7 @@ impl Exploration<'_> {
     pub(super) fn freeze(&self, name: &str, end_seq: Option<u64>) -> Result<CandidateBranch, CommandError> {
         self.discard(name)?;
         let from = end_seq.map_or_else(|| name.to_owned(), |seq| seq.to_string());
-        let answer = MountedBranch::new(self.target).ask(&format!("fork {name} from discarded {from}"))?;
+        let answer = MountedBranch::new(self.target).send_line(&format!("fork {name} from discarded {from}"))?;
         let end_seq = answer["from"]["entry"].as_u64().unwrap_or_default();
         let status = MountedBranch::new(&self.directory(name)).status()?;
         Ok(CandidateBranch {

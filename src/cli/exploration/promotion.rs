@@ -20,7 +20,7 @@ impl Exploration<'_> {
         let directory = self.directory(&branch.name);
         let mounted = MountedBranch::new(&directory);
         for _ in 0..PLANS_MAX {
-            let planned = mounted.ask("promote --dry-run")?;
+            let planned = mounted.send_line("promote --dry-run")?;
             if mounted.status()?["head"] != *branch.head {
                 // The scorer has changed what it scored.
                 *branch = self.freeze(&branch.name, Some(branch.end_seq))?;
@@ -30,7 +30,7 @@ impl Exploration<'_> {
                 return Err(blocked_error(&planned));
             }
             let plan = planned["plan"].as_str().unwrap_or_default();
-            match mounted.ask(&format!("promote --if-plan {plan} -- {note}")) {
+            match mounted.send_line(&format!("promote --if-plan {plan} -- {note}")) {
                 Err(error) if error.code == "plan_changed" => {}
                 done => return done.map(drop),
             }

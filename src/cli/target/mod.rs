@@ -101,7 +101,7 @@ pub struct StateExports {
 pub trait QuerySession {
     /// Returns the answer to one query: a header line, then a line for each hit. Fails for a query that is none or that
     /// the store refuses; the session goes on.
-    fn ask(&mut self, query: &str) -> Result<String, CommandError>;
+    fn query(&mut self, query: &str) -> Result<String, CommandError>;
 }
 
 /// Returns the error for a path that is closed to the caller; none for one that is not there.

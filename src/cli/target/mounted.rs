@@ -56,7 +56,7 @@ impl<'a> MountedBranch<'a> {
     }
 
     /// Writes a verb to `ctl` and returns what that answers.
-    fn ask_ctl(&self, verb: &Verb) -> Result<VerbAnswer, CommandError> {
+    fn send_verb(&self, verb: &Verb) -> Result<VerbAnswer, CommandError> {
         verb.arguments().check_names(verb.spec().arguments)?;
         let attempt = self.attempt("ctl", &format!("the verb {} on", verb.spec().name));
         let answer = control::exchange(&self.directory.join("ctl"), format!("{}\n", verb.to_line()).as_bytes())
@@ -133,7 +133,7 @@ impl<'a> MountedBranch<'a> {
 
     /// Writes a line to `ctl`, and returns the object that it answers. Fails with what the mount says of the refused
     /// line, and where the answer is not JSON.
-    pub fn ask(&self, line: &str) -> Result<Value, CommandError> {
+    pub fn send_line(&self, line: &str) -> Result<Value, CommandError> {
         let word = line.split(' ').next().unwrap_or(line);
         let attempt = self.attempt("ctl", &format!("the verb {word} on"));
         let answer = control::exchange(&self.directory.join("ctl"), format!("{line}\n").as_bytes())
@@ -200,11 +200,11 @@ impl BranchAccess for MountedBranch<'_> {
     fn run(&self, verb: &Verb) -> Result<VerbAnswer, CommandError> {
         match verb.spec().channel {
             Channel::Rmdir => self.discard().map(|()| VerbAnswer::Line(String::new())),
-            Channel::Ctl if verb.spec().changes => self.ask_ctl(verb),
+            Channel::Ctl if verb.spec().changes => self.send_verb(verb),
             Channel::Ctl => {
                 // A checkpoint takes no verb, and its branch knows all that is in it.
                 let checkpoints = self.directory.parent().filter(|above| above.ends_with("checkpoints"));
-                MountedBranch::new(checkpoints.and_then(Path::parent).unwrap_or(self.directory)).ask_ctl(verb)
+                MountedBranch::new(checkpoints.and_then(Path::parent).unwrap_or(self.directory)).send_verb(verb)
             }
         }
     }
@@ -326,7 +326,7 @@ struct MountedSession<'a> {
 }
 
 impl QuerySession for MountedSession<'_> {
-    fn ask(&mut self, query: &str) -> Result<String, CommandError> {
+    fn query(&mut self, query: &str) -> Result<String, CommandError> {
         let attempt = self.branch.attempt("query", "asking");
         let line = format!("{}\n", query.trim_end().replace('\n', " "));
         let answer = self.file.write_all(line.as_bytes()).and_then(|()| control::read_answer(&self.file));

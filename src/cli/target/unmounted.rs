@@ -150,9 +150,9 @@ struct UnmountedSession<'a> {
 }
 
 impl QuerySession for UnmountedSession<'_> {
-    fn ask(&mut self, query: &str) -> Result<String, CommandError> {
+    fn query(&mut self, query: &str) -> Result<String, CommandError> {
         let query = Query::parse(query).map_err(Error::from)?;
-        let answer = self.branch.memory.ask(&self.branch.view(), &query)?;
+        let answer = self.branch.memory.query(&self.branch.view(), &query)?;
         self.query_count += 1;
         Ok(answer.to_lines(self.query_count - 1))
     }

@@ -214,7 +214,7 @@ mod tests {
         memory.commit(&owner, main, edits).unwrap();
         memory.seal().unwrap();
         let query = Query::parse(r#"{"vector":[3,1],"k":1}"#).unwrap();
-        let ask = || memory.ask(&View::Branch(main), &query).map(drop);
+        let ask = || memory.query(&View::Branch(main), &query).map(drop);
         ask().unwrap();
         let shown = || memory.status(&View::Branch(main)).unwrap()["scrub"].clone();
         assert_eq!(shown(), serde_json::json!({ "checked": 0, "total": 0 }));

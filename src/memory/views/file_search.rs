@@ -270,10 +270,10 @@ mod tests {
         let claim = index.claim(files.unindexed(), index.purge_count(), INLINE);
         assert_eq!(claim.contents.len(), 1);
         let until = Deadline::from_now(Duration::from_millis(100));
-        assert_eq!(memory.ask(&view, &query).unwrap().reason.as_deref(), Some("1 file is not indexed yet"));
+        assert_eq!(memory.query(&view, &query).unwrap().reason.as_deref(), Some("1 file is not indexed yet"));
         assert_eq!(until.remaining(), Duration::ZERO);
         drop(claim);
-        assert_eq!(memory.ask(&view, &query).unwrap().reason, None);
+        assert_eq!(memory.query(&view, &query).unwrap().reason, None);
         let page = include_str!("../../../docs/SEMANTICS.md");
         assert!(page.contains(&format!("waits up to {} ms for what", INDEXING_TIMEOUT.as_millis())));
     }
@@ -291,12 +291,12 @@ mod tests {
     fn a_status_that_was_read_before_a_query_counts_the_files_after_it() {
         let (memory, who, main) = store_with_a_file();
         let query = crate::memory::Query::from_text("words").unwrap();
-        memory.ask(&View::Branch(main), &query).unwrap();
+        memory.query(&View::Branch(main), &query).unwrap();
         // What the fork shows is indexed already, so that its first query adds nothing to the index.
         let fork = View::Branch(memory.fork(&who, main, "x", None).unwrap());
         let files = || memory.status(&fork).unwrap()["index"]["files"].clone();
         assert_eq!(files(), serde_json::Value::Null);
-        memory.ask(&fork, &query).unwrap();
+        memory.query(&fork, &query).unwrap();
         assert_eq!(files(), 1);
     }
 }

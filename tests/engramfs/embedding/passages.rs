@@ -98,7 +98,7 @@ fn passages_that_the_caller_may_not_read_are_no_neighbours() {
     let all = r#"{"text":"beverage","mode":"vector","k":9}"#;
     assert_eq!(found(&memory, main, all), ["files/closed.md", "files/open.md"]);
     let other = Credentials { uid: 1001, groups: vec![1001], knows_all_groups: true };
-    let answer = memory.ask_for(&other, &View::Branch(main), &Query::parse(all).unwrap()).unwrap();
+    let answer = memory.query_for(&other, &View::Branch(main), &Query::parse(all).unwrap()).unwrap();
     assert_eq!(names(&answer), ["files/open.md"]);
 }
 

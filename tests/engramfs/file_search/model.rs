@@ -241,7 +241,7 @@ impl World {
         let k = 1 + chance.below(12);
         let query =
             Query::parse(&serde_json::json!({ "text": text, "k": k, "timeout_ms": 60_000 }).to_string()).unwrap();
-        let answer = self.memory.ask_for(&reader, &view, &query).unwrap();
+        let answer = self.memory.query_for(&reader, &view, &query).unwrap();
         assert_eq!(answer.reason, None);
         let found: Vec<(String, f64)> = answer
             .hits

@@ -36,7 +36,7 @@ impl LineProtocol for QueryFile {
             context.check_read()?;
         }
         query.scope.iter().try_for_each(|name| check_scope(context, name))?;
-        Ok(context.memory().ask_for(&self.reader, &context.view, query)?.to_lines(number))
+        Ok(context.memory().query_for(&self.reader, &context.view, query)?.to_lines(number))
     }
 
     /// A query changes nothing, so those of a write are answered on all processors.

@@ -159,7 +159,7 @@ mod tests {
         let status = memory.status(&View::Branch(main)).unwrap();
         assert_eq!(status["index"]["unembedded"], 0, "{status}");
         let query = Query::parse(r#"{"vector":[1,2],"mode":"vector"}"#).unwrap();
-        let hits = memory.ask(&View::Branch(main), &query).unwrap().hits;
+        let hits = memory.query(&View::Branch(main), &query).unwrap().hits;
         let found: Vec<&str> = hits.iter().map(|hit| &*hit.id).collect();
         assert_eq!(found, ["first", "second", "third"], "each by the vector of its text");
     }

@@ -81,7 +81,7 @@ fn built_graph(disk: &ForgetfulDisk) -> BuiltGraph {
     let graph = segment(&memory).graph(Metric::Cosine).unwrap().name();
     let ask = |seed: u64| {
         let query = serde_json::json!({ "vector": vector(1000 + seed), "k": 1, "ef": 1 }).to_string();
-        let answer = memory.ask(&View::Branch(memory.root("main").unwrap()), &Query::parse(&query).unwrap()).unwrap();
+        let answer = memory.query(&View::Branch(memory.root("main").unwrap()), &Query::parse(&query).unwrap()).unwrap();
         assert!(!answer.exact, "the graph is walked");
         answer.hits.iter().map(|hit| format!("{} {:?}", hit.id, hit.score)).collect()
     };

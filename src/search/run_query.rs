@@ -65,7 +65,7 @@ struct ResolvedQuery {
 /// error is returned. Where the mode that is asked for can't be had the answer is in another one and says why.
 /// [`SearchError::NoRecord`] where the branch has not got the record, [`SearchError::Dimension`] where a source's
 /// vectors have another length than the query's, [`SearchError::ZeroVector`] under cosine.
-pub fn ask(
+pub fn run_query(
     (asked, sources, files): (&SearchSource, &[SearchSource], Option<&FileSource<'_>>),
     metric: Metric,
     language: Option<&Language>,
@@ -90,8 +90,8 @@ pub fn ask(
     let file_scan = files.map(|source| FileScan::new(source, query.filter.as_ref(), &timer));
     let text_hits = |text: &str, k| bm25_search::best(&scans, file_scan.as_ref(), text, language, k);
     let nearest_hits = |vector: &PreparedVector, k| nearest_hits(&scans, file_scan.as_ref(), (vector, query), k);
-    let make = HitBuilder { sources, files, query, blocks: Blocks::default() };
-    let (hits, exact) = collect_hits(make, &resolved, nearest_hits, text_hits)?;
+    let builder = HitBuilder { sources, files, query, blocks: Blocks::default() };
+    let (hits, exact) = collect_hits(builder, &resolved, nearest_hits, text_hits)?;
     Ok(SearchResult { hits, mode: resolved.mode, reason: resolved.reason, exact })
 }
 
@@ -170,18 +170,18 @@ fn nearest_hits(
 
 /// Returns the hits, and whether they are proven to be the best.
 fn collect_hits(
-    mut make: HitBuilder<'_>,
+    mut builder: HitBuilder<'_>,
     resolved: &ResolvedQuery,
     nearest_hits: impl Fn(&PreparedVector, usize) -> Result<(Vec<VectorHit>, bool), SearchError>,
     text_hits: impl Fn(&str, usize) -> Result<Vec<TextHit>, SearchError>,
 ) -> Result<(Vec<Hit>, bool), SearchError> {
-    let query = make.query;
+    let query = builder.query;
     match (&resolved.vector, &resolved.text) {
         (Some(vector), None) => {
             let (found, exact) = nearest_hits(vector, query.k)?;
             let mut hit = |found: &VectorHit| {
                 let explain = || json!({ "mode": "vector", "score": found.score });
-                make.hit(found, Score::Single(found.score), Some(vector.distance(found.score)), explain)
+                builder.hit(found, Score::Single(found.score), Some(vector.distance(found.score)), explain)
             };
             Ok((found.iter().map(&mut hit).collect::<Result<_, _>>()?, exact))
         }
@@ -189,7 +189,7 @@ fn collect_hits(
             let found = text_hits(text, query.k)?;
             let mut hit = |found: &TextHit| {
                 let explain = || json!({ "mode": "text", "score": found.score });
-                make.hit(found, Score::Double(found.score), None, explain)
+                builder.hit(found, Score::Double(found.score), None, explain)
             };
             // BM25 passes over only those rows whose upper bound is too low, so an answer by words is always exact.
             Ok((found.iter().map(&mut hit).collect::<Result<_, _>>()?, true))
@@ -199,7 +199,7 @@ fn collect_hits(
             let depth = fused_depth(query.k);
             let (nearest, exact) = nearest_hits(vector, depth)?;
             let matching = text_hits(text, depth)?;
-            Ok((make.fused_hits(&nearest, &matching, vector)?, exact))
+            Ok((builder.fused_hits(&nearest, &matching, vector)?, exact))
         }
         (None, None) => Ok((Vec::new(), true)),
     }

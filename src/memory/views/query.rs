@@ -1,4 +1,4 @@
-//! Asking a view.
+//! Queries to a view.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::{Branch, Catalog, Revision, View};
 use crate::memory::maintenance::embedding::{EmbeddingStatus, Obstacle};
 use crate::memory::{Error, Memory};
-use crate::search::{Answer, FileSource, Mode, Query, SearchError, SearchSource, ask};
+use crate::search::{Answer, FileSource, Mode, Query, SearchError, SearchSource, run_query};
 
 /// Of the time that is left, what the embedder may take: three parts of four. Where it does not answer, words still do.
 const EMBEDDING_SHARE: (u32, u32) = (3, 4);
@@ -16,12 +16,12 @@ const EMBEDDING_SHARE: (u32, u32) = (3, 4);
 const ATTEMPTS_MAX: usize = 3;
 
 impl Memory {
-    /// Answers a query to a view for the store's owner; see [`Memory::ask_for`]. Files that only one of their other
-    /// groups may read are not found. Fails as [`Memory::ask_for`] does.
-    pub fn ask(&self, view: &View, query: &Query) -> Result<Answer, Error> {
+    /// Answers a query to a view for the store's owner; see [`Memory::query_for`]. Files that only one of their other
+    /// groups may read are not found. Fails as [`Memory::query_for`] does.
+    pub fn query(&self, view: &View, query: &Query) -> Result<Answer, Error> {
         let owner = &self.environment.owner;
         let reader = Credentials { uid: owner.uid, groups: vec![owner.gid], knows_all_groups: false };
-        self.ask_for(&reader, view, query)
+        self.query_for(&reader, view, query)
     }
 
     /// Answers a query to a view, by default from the branch, the shared log and those files that the caller may read, in
@@ -31,18 +31,18 @@ impl Memory {
     ///
     /// Kind `Timeout` when the query's time limit is reached, `Invalid` for a vector of another
     /// length or an unknown scope, `NotFound` for an id that is not there.
-    pub fn ask_for(&self, caller: &Credentials, view: &View, query: &Query) -> Result<Answer, Error> {
+    pub fn query_for(&self, caller: &Credentials, view: &View, query: &Query) -> Result<Answer, Error> {
         let at = query.at.as_ref().map(|at| self.view_at(view.branch(), &Revision::parse(at)?)).transpose()?;
         let view = at.as_ref().unwrap_or(view);
         for _ in 1..ATTEMPTS_MAX {
             let version = self.storage.file_index.segment_set().version;
-            match self.ask_once(caller, view, query) {
+            match self.query_once(caller, view, query) {
                 // The index is made of the files, and what of it was damaged is made again.
                 Err(error) if self.storage.file_index.drop_broken_and_may_retry(&error, version) => {}
                 answered => return answered,
             }
         }
-        self.ask_once(caller, view, query)
+        self.query_once(caller, view, query)
     }
 
     /// Returns what is asked, and the sources that a query looks at; files are none of them, since they are no records.
@@ -85,7 +85,7 @@ impl Memory {
         Ok((asked, sources))
     }
 
-    fn ask_once(&self, caller: &Credentials, view: &View, query: &Query) -> Result<Answer, Error> {
+    fn query_once(&self, caller: &Credentials, view: &View, query: &Query) -> Result<Answer, Error> {
         // Not the clock: somebody may set that while the query runs.
         let start = (self.environment.uptime)();
         let elapsed = || (self.environment.uptime)().saturating_sub(start);
@@ -133,7 +133,7 @@ impl Memory {
         late().map_or(Ok(()), Err)?;
         let asking = embedded.query.as_ref().unwrap_or(query);
         let places = (&asked, &sources[..], file_source.as_ref());
-        let answer = ask(places, metric, language, asking, embedded.no_vector(), &late)?;
+        let answer = run_query(places, metric, language, asking, embedded.no_vector(), &late)?;
         let mut reason = if answer.reason.is_some() { answer.reason } else { embedded.reason };
         // Without an embedder no file has a vector, so that none is missing among those.
         if missing > 0 && (answer.mode != Mode::Vector || status.vectors.is_some()) {
