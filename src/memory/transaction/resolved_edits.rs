@@ -33,9 +33,9 @@ struct ResolvedRecord {
 }
 
 enum EditOutcome {
-    AsBefore,
+    Unchanged,
     Version(ResolvedVersion),
-    Gone,
+    Deleted,
 }
 
 /// A version that edits lead to, all but its provenance.
@@ -48,7 +48,7 @@ pub struct ResolvedVersion {
     /// The record whose `created` it keeps, if not its own.
     pub created_from: Option<Arc<str>>,
     /// Whether an earlier edit removed the record, so that it is another one since and keeps no `created`.
-    pub is_anew: bool,
+    pub is_recreated: bool,
     /// The line of the edit that gave it its vector, from 1; 0 where none did, or that edit has no line.
     vector_line: usize,
 }
@@ -66,7 +66,7 @@ impl ResolvedEdits {
                     resolved.write(id, &RecordPatch::from_record(input), 0, &mut blocks)?
                 }
                 RecordEdit::Correct { id, patch, line } => resolved.write(id, patch, *line, &mut blocks)?,
-                RecordEdit::Delete { id } => resolved.record(id)?.after = EditOutcome::Gone,
+                RecordEdit::Delete { id } => resolved.record(id)?.after = EditOutcome::Deleted,
                 RecordEdit::Rename { from, to } => resolved.rename(from, to, &mut blocks)?,
             }
         }
@@ -78,7 +78,7 @@ impl ResolvedEdits {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(vacant) => {
                 let before = self.state.find(id)?;
-                vacant.insert(ResolvedRecord { before, after: EditOutcome::AsBefore, depends_on_before: false })
+                vacant.insert(ResolvedRecord { before, after: EditOutcome::Unchanged, depends_on_before: false })
             }
         })
     }
@@ -86,7 +86,7 @@ impl ResolvedEdits {
     /// Returns what a record is as far as the edits have come; what is not in memory is read and counted.
     fn current_version(&mut self, id: &Arc<str>, blocks: &mut Blocks) -> Result<Option<ResolvedVersion>, Error> {
         let record = self.record(id)?;
-        if let EditOutcome::AsBefore = record.after {
+        if let EditOutcome::Unchanged = record.after {
             // From here on the outcome holds only while the version that was read is the present one.
             record.depends_on_before = true;
             let Some(row) = record.before.clone() else { return Ok(None) };
@@ -99,13 +99,13 @@ impl ResolvedEdits {
                 content,
                 vector_stale,
                 created_from: None,
-                is_anew: false,
+                is_recreated: false,
                 vector_line: 0,
             });
         }
         match &self.record(id)?.after {
             EditOutcome::Version(version) => Ok(Some(version.clone())),
-            EditOutcome::AsBefore | EditOutcome::Gone => Ok(None),
+            EditOutcome::Unchanged | EditOutcome::Deleted => Ok(None),
         }
     }
 
@@ -119,14 +119,14 @@ impl ResolvedEdits {
                 let vector_stale = patch.vector_stale.unwrap_or_else(|| is_stale(before.as_ref(), &content));
                 // Without a vector there is nothing that could be older than the text.
                 let vector_stale = vector_stale && content.vector.is_some();
-                let is_anew = match &before {
-                    Some(before) => before.is_anew,
-                    None => matches!(self.record(id)?.after, EditOutcome::Gone),
+                let is_recreated = match &before {
+                    Some(before) => before.is_recreated,
+                    None => matches!(self.record(id)?.after, EditOutcome::Deleted),
                 };
                 let (vector_line, created_from) =
                     before.map_or((0, None), |before| (before.vector_line, before.created_from));
                 let vector_line = if patch.vector.is_some() { line } else { vector_line };
-                ResolvedVersion { content, vector_stale, created_from, is_anew, vector_line }
+                ResolvedVersion { content, vector_stale, created_from, is_recreated, vector_line }
             }
         };
         self.record(id)?.after = EditOutcome::Version(version);
@@ -144,7 +144,7 @@ impl ResolvedEdits {
         let record = self.record(id)?;
         // An edit of the same id that came before decides what a patch applies to, so only a first, whole one can go
         // unread.
-        if !patch.is_whole() || !matches!(record.after, EditOutcome::AsBefore) {
+        if !patch.is_whole() || !matches!(record.after, EditOutcome::Unchanged) {
             return Ok(None);
         }
         let Ok(content) = patch.apply_to(None) else { return Ok(None) };
@@ -161,7 +161,7 @@ impl ResolvedEdits {
                 false
             }
         };
-        Ok(Some(ResolvedVersion { content, vector_stale, created_from: None, is_anew: false, vector_line: line }))
+        Ok(Some(ResolvedVersion { content, vector_stale, created_from: None, is_recreated: false, vector_line: line }))
     }
 
     fn rename(&mut self, from: &Arc<str>, to: &Arc<str>, blocks: &mut Blocks) -> Result<(), Error> {
@@ -170,9 +170,9 @@ impl ResolvedEdits {
         };
         if from != to {
             let origin = version.created_from.clone().unwrap_or_else(|| from.clone());
-            let created_from = (!version.is_anew).then_some(origin);
+            let created_from = (!version.is_recreated).then_some(origin);
             self.record(to)?.after = EditOutcome::Version(ResolvedVersion { created_from, ..version });
-            self.record(from)?.after = EditOutcome::Gone;
+            self.record(from)?.after = EditOutcome::Deleted;
         }
         Ok(())
     }
@@ -192,7 +192,7 @@ impl ResolvedEdits {
                 && row.hash()? == version.content.hash(id)
                 && row.provenance()?.vector_stale == version.vector_stale
             {
-                (record.after, record.depends_on_before) = (EditOutcome::AsBefore, true);
+                (record.after, record.depends_on_before) = (EditOutcome::Unchanged, true);
             }
         }
         Ok(())
@@ -228,7 +228,7 @@ impl ResolvedEdits {
     pub fn puts(&self) -> impl Iterator<Item = (&Arc<str>, &ResolvedVersion)> {
         self.records.iter().filter_map(|(id, record)| match &record.after {
             EditOutcome::Version(version) => Some((id, version)),
-            EditOutcome::AsBefore | EditOutcome::Gone => None,
+            EditOutcome::Unchanged | EditOutcome::Deleted => None,
         })
     }
 
@@ -237,14 +237,14 @@ impl ResolvedEdits {
     /// provenance of the version before can't be read.
     pub fn created(&self, id: &str, version: &ResolvedVersion) -> Result<Option<Time>, SegmentError> {
         let id = version.created_from.as_deref().unwrap_or(id);
-        let known = self.records.get(id).filter(|_| !version.is_anew);
+        let known = self.records.get(id).filter(|_| !version.is_recreated);
         let origin = known.and_then(|record| record.before.as_ref());
         Ok(origin.map(Row::provenance).transpose()?.map(|provenance| provenance.created))
     }
 
     /// Goes through the ids of the records that go, in order.
     pub fn deletes(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.records.iter().filter_map(|(id, record)| matches!(record.after, EditOutcome::Gone).then_some(id))
+        self.records.iter().filter_map(|(id, record)| matches!(record.after, EditOutcome::Deleted).then_some(id))
     }
 
     /// Returns whether edits only delete, and something that is there: such a commit may use the reserve.
@@ -271,10 +271,10 @@ impl ResolvedEdits {
             RecordChange::Put { id: id.clone(), content, vector_stale, created_from }
         };
         let delete = |id: &Arc<str>| RecordChange::Delete { id: id.clone() };
-        let kept = self.puts().filter(|(_, version)| !version.is_anew).map(|(id, version)| put(id, version));
-        let anew = self.puts().filter(|(_, version)| version.is_anew);
-        let anew = anew.flat_map(|(id, version)| [delete(id), put(id, version)]);
-        kept.chain(self.deletes().map(delete)).chain(anew).collect()
+        let kept = self.puts().filter(|(_, version)| !version.is_recreated).map(|(id, version)| put(id, version));
+        let recreated = self.puts().filter(|(_, version)| version.is_recreated);
+        let recreated = recreated.flat_map(|(id, version)| [delete(id), put(id, version)]);
+        kept.chain(self.deletes().map(delete)).chain(recreated).collect()
     }
 
     /// Returns what a commit to a branch failed with, and the line that it is about: the first whose vector the memory can't

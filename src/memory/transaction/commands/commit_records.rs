@@ -37,7 +37,7 @@ impl CommitRecords {
     }
 
     /// Returns whether the next change writes the record anew that this one deletes.
-    fn is_written_anew(&self, at: usize) -> bool {
+    fn is_recreated(&self, at: usize) -> bool {
         let (change, next) = (&self.changes[at], self.changes.get(at + 1));
         matches!((change, next), (RecordChange::Delete { id }, Some(RecordChange::Put { id: next, .. })) if id == next)
     }
@@ -65,7 +65,7 @@ impl Command for CommitRecords {
                 RecordChange::Cursor(cursor) => prepared.changes.push(CatalogChange::Cursor(branch.id, *cursor)),
                 RecordChange::Delete { id } => {
                     let was_there = state.delete(id, log_record.time)?;
-                    prepared.counts.deleted += u64::from(was_there && !self.is_written_anew(at));
+                    prepared.counts.deleted += u64::from(was_there && !self.is_recreated(at));
                 }
                 RecordChange::Put { id, content, vector_stale, created_from } => {
                     check_record_id(id)?;
@@ -83,7 +83,7 @@ impl Command for CommitRecords {
         }
         // Last, when the dimension of all records is known: the first vector below a root branch fixes it for all.
         fix_dim_and_metric(catalog, branch, dim, state.totals().vectors > 0, &mut prepared)?;
-        let named = self.changes.iter().enumerate().filter(|(at, _)| !self.is_written_anew(*at));
+        let named = self.changes.iter().enumerate().filter(|(at, _)| !self.is_recreated(*at));
         let detail = Detail::from_items(named.filter_map(|(_, change)| change.id()).cloned());
         Ok(prepared.with_detail(detail).with_state(state))
     }
