@@ -48,11 +48,11 @@ impl Proposal {
     }
 
     /// Returns its files as all are shown them who may look at it, where `owner` has the branch: see
-    /// [`Tree::with_changes_offered`]. They are worked out once.
+    /// [`Tree::for_reviewers`]. They are worked out once.
     pub fn shown_files(&self, owner: u32) -> Tree {
-        let offer = || self.frozen.state.files().with_changes_offered(self.frozen.base.files(), owner);
-        let (known_owner, files) = self.shown.get_or_init(|| (owner, offer()));
-        if *known_owner == owner { files.clone() } else { offer() }
+        let tree = || self.frozen.state.files().for_reviewers(self.frozen.base.files(), owner);
+        let (known_owner, files) = self.shown.get_or_init(|| (owner, tree()));
+        if *known_owner == owner { files.clone() } else { tree() }
     }
 }
 

@@ -7,9 +7,9 @@ mod head;
 mod laws;
 mod model;
 mod nodes;
-mod offered;
 mod owners;
 mod plain;
+mod review_tree;
 mod rules;
 mod storing;
 

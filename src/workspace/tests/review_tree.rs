@@ -61,7 +61,7 @@ fn what_its_owner_added_or_changed_is_opened_and_all_else_stays() {
     let own = directory(&mut fork, ROOT, "own", (ANN, 0o700));
     file(&mut fork, own, "note", (ANN, 0o600));
     file(&mut fork, own, "of-another", (7, 0o644));
-    let shown = fork.with_changes_offered(&base, ANN);
+    let shown = fork.for_reviewers(&base, ANN);
     for (path, expected) in [
         ("new", (ANN, 0o444)),
         ("public", (ANN, 0o444)),
@@ -79,7 +79,7 @@ fn what_its_owner_added_or_changed_is_opened_and_all_else_stays() {
         assert_eq!(at(&shown, path), expected, "{path}");
     }
     assert_eq!(fork.totals(), shown.totals(), "nothing is left out of what everybody may search");
-    assert!(base.with_changes_offered(&base, 0).is_clone_of(&base));
+    assert!(base.for_reviewers(&base, 0).is_clone_of(&base));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_directory_that_is_opened_holds_what_differs_and_nothing_else() {
     file(&mut proposed, shut, "new", (ANN, 0o600));
     rename(&mut proposed, (other, "moved"), (shut, "moved"));
     rename(&mut proposed, (other, "link"), (shut, "link"));
-    let shown = proposed.with_changes_offered(&base, ANN);
+    let shown = proposed.for_reviewers(&base, ANN);
     assert_eq!(entries(&shown, "shut"), ["below", "link", "moved", "new"]);
     assert_eq!(entries(&shown, "shut/below"), ["changed"]);
     assert_eq!(entries(&shown, "other"), ["kept"]);
@@ -138,13 +138,13 @@ fn what_was_only_moved_or_linked_is_opened_to_nobody() {
     rename(&mut proposed, (ROOT, "shut"), (ROOT, "renamed"));
     rename(&mut proposed, (ROOT, "private"), (ROOT, "moved"));
     link(&mut proposed, private, ROOT, "linked");
-    let shown = proposed.with_changes_offered(&base, ANN);
+    let shown = proposed.for_reviewers(&base, ANN);
     let modes = ["moved", "linked", "renamed", "renamed/inner"].map(|path| at(&shown, path).1);
     assert_eq!(modes, [0o600, 0o600, 0o700, 0o644]);
     // Its owner may open it after all.
     let attrs = Attrs { mode: Some(0o640), ..Attrs::default() };
     proposed.apply(&FileOp::SetAttr { inode: private, attrs }, Time(9001), &NoPacks).unwrap();
-    assert_eq!(at(&proposed.with_changes_offered(&base, ANN), "moved"), (ANN, 0o444));
+    assert_eq!(at(&proposed.for_reviewers(&base, ANN), "moved"), (ANN, 0o444));
 }
 
 /// A pull may give a file another number than the parent has it under.
@@ -159,6 +159,6 @@ fn a_file_is_known_again_under_another_number_and_name() {
     add(&mut base, b"other", 5);
     assert_ne!(add(&mut base, b"private", 6), add(&mut proposed, b"moved", 6));
     add(&mut proposed, b"new", 7);
-    let shown = proposed.with_changes_offered(&base, ANN);
+    let shown = proposed.for_reviewers(&base, ANN);
     assert_eq!((at(&shown, "moved").1, at(&shown, "new").1), (0o600, 0o444));
 }

@@ -17,7 +17,7 @@ const FILE_MODE: u32 = 0o444;
 /// The mode of a directory that is opened.
 const DIRECTORY_MODE: u32 = 0o555;
 /// The mode of what a directory that is opened holds and does not show.
-const SHUT_MODE: u32 = 0;
+const NO_ACCESS_MODE: u32 = 0;
 const SEARCH: u32 = 0o1;
 
 impl Tree {
@@ -27,32 +27,32 @@ impl Tree {
     /// What belongs to `owner` and is not in the base has mode 0444, whatever it had. Directories of theirs on the way
     /// to it that not everybody may search have 0555, and hold nothing that the base has at that path; what else they
     /// hold has mode 0. All else is as in this tree. It costs what differs, and what such directories no longer hold.
-    pub fn with_changes_offered(&self, base: &Tree, owner: u32) -> Tree {
-        let offer = Offer::new(base, self, owner);
+    pub fn for_reviewers(&self, base: &Tree, owner: u32) -> Tree {
+        let changes = ProposedChanges::new(base, self, owner);
         let mut shown = self.clone();
         let mut waiting = vec![(ROOT, false)];
         while let Some((directory, is_behind_opened)) = waiting.pop() {
-            let is_wanted = offer.is_wanted(directory);
-            if is_behind_opened && !is_wanted {
-                shown.set_mode(directory, SHUT_MODE);
+            let is_readable = changes.is_readable(directory);
+            if is_behind_opened && !is_readable {
+                shown.set_mode(directory, NO_ACCESS_MODE);
                 continue;
             }
-            let is_opened = is_wanted && (is_behind_opened || offer.is_shut(directory));
-            let differing = offer.differing(directory);
+            let is_opened = is_readable && (is_behind_opened || changes.is_restricted(directory));
+            let differing = changes.differing(directory);
             if is_opened {
                 // Emptied before it is opened: what can't be taken out of it stays behind its mode.
-                if shown.leave_only(directory, &differing).is_err() {
+                if shown.retain_entries(directory, &differing).is_err() {
                     continue;
                 }
                 shown.set_mode(directory, DIRECTORY_MODE);
             }
             for inode in differing.into_values() {
-                if offer.is_directory(inode) {
+                if changes.is_directory(inode) {
                     waiting.push((inode, is_opened));
-                } else if offer.is_wanted(inode) {
+                } else if changes.is_readable(inode) {
                     shown.set_mode(inode, FILE_MODE);
                 } else if is_opened {
-                    shown.set_mode(inode, SHUT_MODE);
+                    shown.set_mode(inode, NO_ACCESS_MODE);
                 }
             }
         }
@@ -68,7 +68,7 @@ impl Tree {
 
     /// Takes all names but some out of a directory, with what is below them. `TreeError::NotDirectory`, or
     /// `TreeError::Stale` for what is not in the tree.
-    fn leave_only(&mut self, directory: u64, kept: &BTreeMap<FileName, u64>) -> Result<(), TreeError> {
+    fn retain_entries(&mut self, directory: u64, kept: &BTreeMap<FileName, u64>) -> Result<(), TreeError> {
         let time = self.node(directory)?.mtime;
         let others = self.entries(directory, None)?.filter(|(name, _)| !kept.contains_key(*name));
         let mut gone: Vec<(u64, FileName, u64)> =
@@ -92,7 +92,7 @@ impl Tree {
 }
 
 /// A tree that somebody proposes, held against its base.
-struct Offer<'a> {
+struct ProposedChanges<'a> {
     base: &'a Tree,
     proposed: &'a Tree,
     owner: u32,
@@ -101,37 +101,37 @@ struct Offer<'a> {
     /// By directory, the entries at or below which something is there that the base has not got at that path.
     differing: HashMap<u64, BTreeMap<FileName, u64>>,
     /// What the owner made or changed, and all directories on the way to it, whoever owns these.
-    wanted: HashSet<u64>,
+    readable: HashSet<u64>,
 }
 
-impl<'a> Offer<'a> {
-    fn new(base: &'a Tree, proposed: &'a Tree, owner: u32) -> Offer<'a> {
+impl<'a> ProposedChanges<'a> {
+    fn new(base: &'a Tree, proposed: &'a Tree, owner: u32) -> ProposedChanges<'a> {
         let replaced = base.changed_nodes(proposed).filter_map(|changed| changed.old);
         let replaced = replaced.map(|node| (node.crtime, node)).collect();
-        let (differing, wanted) = (HashMap::new(), HashSet::new());
-        let mut offer = Offer { base, proposed, owner, replaced, differing, wanted };
+        let (differing, readable) = (HashMap::new(), HashSet::new());
+        let mut changes = ProposedChanges { base, proposed, owner, replaced, differing, readable };
         for TreeDifference { path, new, .. } in base.differences(proposed) {
             if let Some((inode, node)) = new {
-                offer.add(&path, inode, &node);
+                changes.add(&path, inode, &node);
             }
         }
-        offer
+        changes
     }
 
     /// Takes in what the proposed tree has at a path where the base has something else or nothing.
     fn add(&mut self, path: &[u8], inode: u64, node: &FileNode) {
-        let is_offered = self.is_owned(inode, node) && !self.is_in_base(inode, node);
+        let is_change = self.is_owned(inode, node) && !self.is_in_base(inode, node);
         let mut above = ROOT;
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             let (Ok(child), Ok(name)) = (self.proposed.lookup(above, name), FileName::new(name)) else { return };
             self.differing.entry(above).or_default().insert(name, child);
-            if is_offered {
-                self.wanted.insert(above);
+            if is_change {
+                self.readable.insert(above);
             }
             above = child;
         }
-        if is_offered {
-            self.wanted.insert(inode);
+        if is_change {
+            self.readable.insert(inode);
         }
     }
 
@@ -157,8 +157,8 @@ impl<'a> Offer<'a> {
     }
 
     /// Returns whether something is the owner's to open, and is new or on the way to what is.
-    fn is_wanted(&self, inode: u64) -> bool {
-        self.wanted.contains(&inode) && self.proposed.node(inode).is_ok_and(|node| self.is_owned(inode, node))
+    fn is_readable(&self, inode: u64) -> bool {
+        self.readable.contains(&inode) && self.proposed.node(inode).is_ok_and(|node| self.is_owned(inode, node))
     }
 
     fn is_directory(&self, inode: u64) -> bool {
@@ -166,7 +166,7 @@ impl<'a> Offer<'a> {
     }
 
     /// Returns whether not everybody may search a directory.
-    fn is_shut(&self, directory: u64) -> bool {
+    fn is_restricted(&self, directory: u64) -> bool {
         self.proposed.node(directory).is_ok_and(|node| node.mode & node.mode >> 3 & node.mode >> 6 & SEARCH == 0)
     }
 
