@@ -81,7 +81,7 @@ struct OpFacts {
     /// The key under which an entry's label stands there.
     label_key: &'static str,
     /// Whether the parent's `events.jsonl` shows it, too.
-    tells_parent: bool,
+    is_parent_event: bool,
     /// Whether that line leaves out the head: it is that of a child, and says whether two branches have the same content.
     hides_head: bool,
     event_text: EventText,
@@ -157,19 +157,19 @@ enum EventText {
 impl OpFacts {
     const fn new(name: &'static str, effect: OpEffect) -> OpFacts {
         let event_text = EventText::Whole;
-        OpFacts { name, label_key: "checkpoint", tells_parent: false, hides_head: false, event_text, effect }
+        OpFacts { name, label_key: "checkpoint", is_parent_event: false, hides_head: false, event_text, effect }
     }
 
     const fn label(self, label_key: &'static str) -> OpFacts {
         OpFacts { label_key, ..self }
     }
 
-    const fn tells_parent(self) -> OpFacts {
-        OpFacts { tells_parent: true, ..self }
+    const fn parent_event(self) -> OpFacts {
+        OpFacts { is_parent_event: true, ..self }
     }
 
-    const fn tells_parent_without_head(self, event_text: EventText) -> OpFacts {
-        OpFacts { hides_head: true, event_text, ..self.tells_parent() }
+    const fn parent_event_without_head(self, event_text: EventText) -> OpFacts {
+        OpFacts { hides_head: true, event_text, ..self.parent_event() }
     }
 }
 
@@ -177,23 +177,23 @@ impl EntryOp {
     const fn facts(self) -> OpFacts {
         match self {
             EntryOp::Root => OpFacts::new("root", OpEffect::BEGINS),
-            EntryOp::Fork => OpFacts::new("fork", OpEffect::BEGINS).tells_parent(),
+            EntryOp::Fork => OpFacts::new("fork", OpEffect::BEGINS).parent_event(),
             EntryOp::Commit => OpFacts::new("commit", OpEffect::WRITES),
             EntryOp::Checkpoint => OpFacts::new("checkpoint", OpEffect::NONE),
             EntryOp::Uncheckpoint => OpFacts::new("uncheckpoint", OpEffect::NONE),
             EntryOp::Rollback => OpFacts::new("rollback", OpEffect::replaces(NewState::Branch)),
             EntryOp::Pull => OpFacts::new("pull", OpEffect::replaces(NewState::Branch)),
-            EntryOp::Promote => OpFacts::new("promote", OpEffect::replaces(NewState::Both)).tells_parent(),
-            EntryOp::Merge => OpFacts::new("merge", OpEffect::replaces(NewState::Parent)).tells_parent(),
-            EntryOp::Discard => OpFacts::new("discard", OpEffect::NONE).tells_parent_without_head(EventText::Whole),
+            EntryOp::Promote => OpFacts::new("promote", OpEffect::replaces(NewState::Both)).parent_event(),
+            EntryOp::Merge => OpFacts::new("merge", OpEffect::replaces(NewState::Parent)).parent_event(),
+            EntryOp::Discard => OpFacts::new("discard", OpEffect::NONE).parent_event_without_head(EventText::Whole),
             EntryOp::Rename => {
-                OpFacts::new("rename", OpEffect::NONE).label("renamed_from").tells_parent_without_head(EventText::Whole)
+                OpFacts::new("rename", OpEffect::NONE).label("renamed_from").parent_event_without_head(EventText::Whole)
             }
             EntryOp::Config => {
                 OpFacts::new("config", OpEffect { access: AccessChange::Mode, ..OpEffect::NONE }).label("setting")
             }
             EntryOp::Resolve => OpFacts::new("resolve", OpEffect::NONE).label("id"),
-            EntryOp::Refuse => OpFacts::new("refuse", OpEffect::NONE).tells_parent_without_head(EventText::Code),
+            EntryOp::Refuse => OpFacts::new("refuse", OpEffect::NONE).parent_event_without_head(EventText::Code),
             EntryOp::User => OpFacts::new("user", OpEffect::NONE),
             EntryOp::Files => OpFacts::new("files", OpEffect::WRITES),
             EntryOp::Clock => OpFacts::new("clock", OpEffect::NONE),
@@ -207,12 +207,12 @@ impl EntryOp {
             EntryOp::Append => OpFacts::new("append", OpEffect::NONE),
             EntryOp::ArchiveLog => OpFacts::new("archive_log", OpEffect::NONE).label("last_archived"),
             EntryOp::LeaseLost => {
-                OpFacts::new("lease_lost", OpEffect::NONE).tells_parent_without_head(EventText::Whole)
+                OpFacts::new("lease_lost", OpEffect::NONE).parent_event_without_head(EventText::Whole)
             }
             EntryOp::FreeAgent => OpFacts::new("free_agent", OpEffect::NONE).label("agent_name"),
             EntryOp::BarAgent => OpFacts::new("bar_agent", OpEffect::NONE).label("agent_name"),
-            EntryOp::Propose => OpFacts::new("propose", OpEffect::NONE).tells_parent_without_head(EventText::Nothing),
-            EntryOp::Withdraw => OpFacts::new("withdraw", OpEffect::NONE).tells_parent_without_head(EventText::Whole),
+            EntryOp::Propose => OpFacts::new("propose", OpEffect::NONE).parent_event_without_head(EventText::Nothing),
+            EntryOp::Withdraw => OpFacts::new("withdraw", OpEffect::NONE).parent_event_without_head(EventText::Whole),
             EntryOp::Approve => OpFacts::new("approve", OpEffect::NONE).label("proposal"),
             EntryOp::Reject => OpFacts::new("reject", OpEffect::NONE).label("proposal"),
         }
@@ -229,8 +229,8 @@ impl EntryOp {
     }
 
     /// Returns whether `events.jsonl` of the parent of the entry's branch shows it, too.
-    pub const fn tells_parent(self) -> bool {
-        self.facts().tells_parent
+    pub const fn is_parent_event(self) -> bool {
+        self.facts().is_parent_event
     }
 
     /// Tells whether the line that the parent's `events.jsonl` has of it leaves the head out.

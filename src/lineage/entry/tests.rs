@@ -168,6 +168,6 @@ fn the_format_lists_the_operations_that_tell_the_parent() {
     let (_, list) = page.split_once("An entry is a step of its branch, and of the parent for ").unwrap();
     let (list, _) = list.split_once('.').unwrap();
     let listed: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
-    let told = EntryOp::ALL.into_iter().filter(|op| op.tells_parent());
+    let told = EntryOp::ALL.into_iter().filter(|op| op.is_parent_event());
     assert_eq!(told.map(EntryOp::name).collect::<BTreeSet<&str>>(), listed);
 }

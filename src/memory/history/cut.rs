@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::archive::Archive;
 use super::read::HistoryReader;
 use super::tail::HistoryTail;
-use super::timeline::{BranchFacts, LineLengths, TimelinePoint, TimelineStep, advance, tells_parent};
+use super::timeline::{BranchFacts, LineLengths, TimelinePoint, TimelineStep, advance, is_parent_event};
 use super::write::{FreshEntries, write};
 use super::{HistorySnapshot, line_lengths};
 use crate::lineage::{EntryOp, SignedEntry};
@@ -38,7 +38,7 @@ impl BranchTimelines {
         let (mut branch, mut parent) = (point(entry.branch_id), point(entry.parent_id));
         advance(entry, lengths, &mut branch, &mut parent);
         self.push_step(entry.seq, entry.branch_id, branch);
-        if tells_parent(entry) {
+        if is_parent_event(entry) {
             self.push_step(entry.seq, entry.parent_id, parent);
         }
     }

@@ -43,7 +43,7 @@ pub(super) use purge::without_quotes;
 pub use purge::{DecisionRef, PurgedItems};
 pub(super) use read::HistoryReader;
 use tail::HistoryTail;
-use timeline::{LineLengths, LineTotals, TimelinePoint, advance, needs_parent, tells_parent};
+use timeline::{LineLengths, LineTotals, TimelinePoint, advance, is_parent_event, needs_parent};
 use write::FreshEntries;
 
 /// The archives of a moment, and the entries behind them. Who reads holds one: a seal makes another.
@@ -202,7 +202,7 @@ impl ArchiveCheck {
             let (mut branch, mut parent) = (point(entry.branch_id), point(entry.parent_id));
             advance(entry, line_lengths(signed), &mut branch, &mut parent);
             self.check_step(blobs, archive, entry.seq, (entry.branch_id, branch))?;
-            if tells_parent(entry) {
+            if is_parent_event(entry) {
                 self.check_step(blobs, archive, entry.seq, (entry.parent_id, parent))?;
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::timeline::{
-    BranchFacts, LineLengths, LineTotals, TimelinePoint, TimelineStep, advance, needs_parent, tells_parent,
+    BranchFacts, LineLengths, LineTotals, TimelinePoint, TimelineStep, advance, is_parent_event, needs_parent,
 };
 use crate::lineage::{SharedFields, SignedEntry};
 use crate::object::{CodecError, Hash, Reader, Writer};
@@ -250,7 +250,7 @@ impl HistoryTail {
         let mut parent = if needs_parent(entry) { last(entry.parent_id) } else { TimelinePoint::default() };
         advance(entry, lengths, &mut branch, &mut parent);
         self.push_step(entry.branch_id, place as u32, branch);
-        if tells_parent(entry) {
+        if is_parent_event(entry) {
             self.push_step(entry.parent_id, place as u32, parent);
         }
     }

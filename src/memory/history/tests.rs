@@ -69,7 +69,7 @@ fn expected_events(all: &[Arc<SignedEntry>], branch: u64) -> Vec<u8> {
     let mut out = Vec::new();
     for signed in all {
         let entry = &signed.entry;
-        if entry.branch_id == branch || (entry.parent_id == branch && tells_parent(entry)) {
+        if entry.branch_id == branch || (entry.parent_id == branch && is_parent_event(entry)) {
             signed.write_event(&mut out);
         }
     }

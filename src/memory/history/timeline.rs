@@ -70,13 +70,13 @@ pub struct LineLengths {
 }
 
 /// Returns whether the `events.jsonl` of the parent shows the entry.
-pub fn tells_parent(entry: &Entry) -> bool {
-    entry.parent_id != 0 && entry.op.tells_parent()
+pub fn is_parent_event(entry: &Entry) -> bool {
+    entry.parent_id != 0 && entry.op.is_parent_event()
 }
 
 /// Returns whether the parent's timeline point has to be known before the entry is added: it shows the entry, or its lines are taken.
 pub fn needs_parent(entry: &Entry) -> bool {
-    tells_parent(entry) || takes_from_parent(entry)
+    is_parent_event(entry) || takes_from_parent(entry)
 }
 
 fn takes_from_parent(entry: &Entry) -> bool {
@@ -105,7 +105,7 @@ pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, 
         }
         AccessChange::Mode | AccessChange::Nothing => {}
     }
-    if !tells_parent(entry) {
+    if !is_parent_event(entry) {
         return;
     }
     parent.totals.events_bytes += lengths.events_bytes;
