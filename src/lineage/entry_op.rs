@@ -76,7 +76,7 @@ stored_codes! {
 }
 
 /// What lines of `lineage` and `events.jsonl` show of a kind of step, and what it does to branches.
-struct OpFacts {
+struct OpSpec {
     name: &'static str,
     /// The key under which an entry's label stands there.
     label_key: &'static str,
@@ -88,7 +88,7 @@ struct OpFacts {
     effect: OpEffect,
 }
 
-/// What a kind of step does to branches. [`OpFacts::new`] asks for it, so that no kind is added without.
+/// What a kind of step does to branches. [`OpSpec::new`] asks for it, so that no kind is added without.
 #[derive(Clone, Copy)]
 struct OpEffect {
     /// Which branches have another state behind the step than before it. A purge gives none a new state: it changes the states
@@ -154,93 +154,91 @@ enum EventText {
     Nothing,
 }
 
-impl OpFacts {
-    const fn new(name: &'static str, effect: OpEffect) -> OpFacts {
+impl OpSpec {
+    const fn new(name: &'static str, effect: OpEffect) -> OpSpec {
         let event_text = EventText::Whole;
-        OpFacts { name, label_key: "checkpoint", is_parent_event: false, hides_head: false, event_text, effect }
+        OpSpec { name, label_key: "checkpoint", is_parent_event: false, hides_head: false, event_text, effect }
     }
 
-    const fn label(self, label_key: &'static str) -> OpFacts {
-        OpFacts { label_key, ..self }
+    const fn label(self, label_key: &'static str) -> OpSpec {
+        OpSpec { label_key, ..self }
     }
 
-    const fn parent_event(self) -> OpFacts {
-        OpFacts { is_parent_event: true, ..self }
+    const fn parent_event(self) -> OpSpec {
+        OpSpec { is_parent_event: true, ..self }
     }
 
-    const fn parent_event_without_head(self, event_text: EventText) -> OpFacts {
-        OpFacts { hides_head: true, event_text, ..self.parent_event() }
+    const fn parent_event_without_head(self, event_text: EventText) -> OpSpec {
+        OpSpec { hides_head: true, event_text, ..self.parent_event() }
     }
 }
 
 impl EntryOp {
-    const fn facts(self) -> OpFacts {
+    const fn spec(self) -> OpSpec {
         match self {
-            EntryOp::Root => OpFacts::new("root", OpEffect::BEGINS),
-            EntryOp::Fork => OpFacts::new("fork", OpEffect::BEGINS).parent_event(),
-            EntryOp::Commit => OpFacts::new("commit", OpEffect::WRITES),
-            EntryOp::Checkpoint => OpFacts::new("checkpoint", OpEffect::NONE),
-            EntryOp::Uncheckpoint => OpFacts::new("uncheckpoint", OpEffect::NONE),
-            EntryOp::Rollback => OpFacts::new("rollback", OpEffect::replaces(NewState::Branch)),
-            EntryOp::Pull => OpFacts::new("pull", OpEffect::replaces(NewState::Branch)),
-            EntryOp::Promote => OpFacts::new("promote", OpEffect::replaces(NewState::Both)).parent_event(),
-            EntryOp::Merge => OpFacts::new("merge", OpEffect::replaces(NewState::Parent)).parent_event(),
-            EntryOp::Discard => OpFacts::new("discard", OpEffect::NONE).parent_event_without_head(EventText::Whole),
+            EntryOp::Root => OpSpec::new("root", OpEffect::BEGINS),
+            EntryOp::Fork => OpSpec::new("fork", OpEffect::BEGINS).parent_event(),
+            EntryOp::Commit => OpSpec::new("commit", OpEffect::WRITES),
+            EntryOp::Checkpoint => OpSpec::new("checkpoint", OpEffect::NONE),
+            EntryOp::Uncheckpoint => OpSpec::new("uncheckpoint", OpEffect::NONE),
+            EntryOp::Rollback => OpSpec::new("rollback", OpEffect::replaces(NewState::Branch)),
+            EntryOp::Pull => OpSpec::new("pull", OpEffect::replaces(NewState::Branch)),
+            EntryOp::Promote => OpSpec::new("promote", OpEffect::replaces(NewState::Both)).parent_event(),
+            EntryOp::Merge => OpSpec::new("merge", OpEffect::replaces(NewState::Parent)).parent_event(),
+            EntryOp::Discard => OpSpec::new("discard", OpEffect::NONE).parent_event_without_head(EventText::Whole),
             EntryOp::Rename => {
-                OpFacts::new("rename", OpEffect::NONE).label("renamed_from").parent_event_without_head(EventText::Whole)
+                OpSpec::new("rename", OpEffect::NONE).label("renamed_from").parent_event_without_head(EventText::Whole)
             }
             EntryOp::Config => {
-                OpFacts::new("config", OpEffect { access: AccessChange::Mode, ..OpEffect::NONE }).label("setting")
+                OpSpec::new("config", OpEffect { access: AccessChange::Mode, ..OpEffect::NONE }).label("setting")
             }
-            EntryOp::Resolve => OpFacts::new("resolve", OpEffect::NONE).label("id"),
-            EntryOp::Refuse => OpFacts::new("refuse", OpEffect::NONE).parent_event_without_head(EventText::Code),
-            EntryOp::User => OpFacts::new("user", OpEffect::NONE),
-            EntryOp::Files => OpFacts::new("files", OpEffect::WRITES),
-            EntryOp::Clock => OpFacts::new("clock", OpEffect::NONE),
-            EntryOp::Owner => OpFacts::new("owner", OpEffect { access: AccessChange::Owner, ..OpEffect::NONE }),
-            EntryOp::Purge => OpFacts::new("purge", OpEffect { replaces_content: true, ..OpEffect::NONE }),
-            EntryOp::Archive => OpFacts::new("archive", OpEffect::NONE).label("last_archived"),
-            EntryOp::Embedder => OpFacts::new("embedder", OpEffect::NONE).label("embedder"),
-            EntryOp::Revert => OpFacts::new("revert", OpEffect::replaces(NewState::Branch)),
-            EntryOp::KeptDropped => OpFacts::new("kept_dropped", OpEffect::NONE),
-            EntryOp::Import => OpFacts::new("import", OpEffect::NONE).label("imported"),
-            EntryOp::Append => OpFacts::new("append", OpEffect::NONE),
-            EntryOp::ArchiveLog => OpFacts::new("archive_log", OpEffect::NONE).label("last_archived"),
-            EntryOp::LeaseLost => {
-                OpFacts::new("lease_lost", OpEffect::NONE).parent_event_without_head(EventText::Whole)
-            }
-            EntryOp::FreeAgent => OpFacts::new("free_agent", OpEffect::NONE).label("agent_name"),
-            EntryOp::BarAgent => OpFacts::new("bar_agent", OpEffect::NONE).label("agent_name"),
-            EntryOp::Propose => OpFacts::new("propose", OpEffect::NONE).parent_event_without_head(EventText::Nothing),
-            EntryOp::Withdraw => OpFacts::new("withdraw", OpEffect::NONE).parent_event_without_head(EventText::Whole),
-            EntryOp::Approve => OpFacts::new("approve", OpEffect::NONE).label("proposal"),
-            EntryOp::Reject => OpFacts::new("reject", OpEffect::NONE).label("proposal"),
+            EntryOp::Resolve => OpSpec::new("resolve", OpEffect::NONE).label("id"),
+            EntryOp::Refuse => OpSpec::new("refuse", OpEffect::NONE).parent_event_without_head(EventText::Code),
+            EntryOp::User => OpSpec::new("user", OpEffect::NONE),
+            EntryOp::Files => OpSpec::new("files", OpEffect::WRITES),
+            EntryOp::Clock => OpSpec::new("clock", OpEffect::NONE),
+            EntryOp::Owner => OpSpec::new("owner", OpEffect { access: AccessChange::Owner, ..OpEffect::NONE }),
+            EntryOp::Purge => OpSpec::new("purge", OpEffect { replaces_content: true, ..OpEffect::NONE }),
+            EntryOp::Archive => OpSpec::new("archive", OpEffect::NONE).label("last_archived"),
+            EntryOp::Embedder => OpSpec::new("embedder", OpEffect::NONE).label("embedder"),
+            EntryOp::Revert => OpSpec::new("revert", OpEffect::replaces(NewState::Branch)),
+            EntryOp::KeptDropped => OpSpec::new("kept_dropped", OpEffect::NONE),
+            EntryOp::Import => OpSpec::new("import", OpEffect::NONE).label("imported"),
+            EntryOp::Append => OpSpec::new("append", OpEffect::NONE),
+            EntryOp::ArchiveLog => OpSpec::new("archive_log", OpEffect::NONE).label("last_archived"),
+            EntryOp::LeaseLost => OpSpec::new("lease_lost", OpEffect::NONE).parent_event_without_head(EventText::Whole),
+            EntryOp::FreeAgent => OpSpec::new("free_agent", OpEffect::NONE).label("agent_name"),
+            EntryOp::BarAgent => OpSpec::new("bar_agent", OpEffect::NONE).label("agent_name"),
+            EntryOp::Propose => OpSpec::new("propose", OpEffect::NONE).parent_event_without_head(EventText::Nothing),
+            EntryOp::Withdraw => OpSpec::new("withdraw", OpEffect::NONE).parent_event_without_head(EventText::Whole),
+            EntryOp::Approve => OpSpec::new("approve", OpEffect::NONE).label("proposal"),
+            EntryOp::Reject => OpSpec::new("reject", OpEffect::NONE).label("proposal"),
         }
     }
 
     /// Returns the word that lines of entries show, and that listeners are told.
     pub const fn name(self) -> &'static str {
-        self.facts().name
+        self.spec().name
     }
 
     /// Returns the key under which lines of `lineage` and `events.jsonl` show an entry's label.
     pub(super) const fn label_key(self) -> &'static str {
-        self.facts().label_key
+        self.spec().label_key
     }
 
     /// Returns whether `events.jsonl` of the parent of the entry's branch shows it, too.
     pub const fn is_parent_event(self) -> bool {
-        self.facts().is_parent_event
+        self.spec().is_parent_event
     }
 
     /// Tells whether the line that the parent's `events.jsonl` has of it leaves the head out.
     pub(super) const fn hides_head(self) -> bool {
-        self.facts().hides_head
+        self.spec().hides_head
     }
 
     /// Returns what the line of `events.jsonl` shows of an entry's text; none where it leaves the text out.
     pub(super) fn event_text(self, text: &str) -> Option<&str> {
-        match self.facts().event_text {
+        match self.spec().event_text {
             EventText::Whole => Some(text),
             EventText::Code => text.split(':').next(),
             EventText::Nothing => None,
@@ -249,21 +247,21 @@ impl EntryOp {
 
     /// Returns which branches have another state behind such a step than before it.
     pub(super) const fn new_state(self) -> NewState {
-        self.facts().effect.new_state
+        self.spec().effect.new_state
     }
 
     /// Tells whether users take such a step back as a whole, so that the state before it is kept as long as any other.
     pub const fn is_taken_back_whole(self) -> bool {
-        self.facts().effect.is_taken_back_whole
+        self.spec().effect.is_taken_back_whole
     }
 
     /// Tells whether such a step puts other content in the place of a branch's, which users may have open.
     pub const fn replaces_content(self) -> bool {
-        self.facts().effect.replaces_content
+        self.spec().effect.replaces_content
     }
 
     /// Returns what such a step changes of where its branch belongs and who may enter it.
     pub const fn access_change(self) -> AccessChange {
-        self.facts().effect.access
+        self.spec().effect.access
     }
 }

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use super::timeline::{BranchFacts, LineTotals, TimelineStep};
+use super::timeline::{BranchAttrs, LineTotals, TimelineStep};
 use crate::lineage::{SignedEntry, read_entry_chunk};
 use crate::memory::Error;
 use crate::object::{BlobStore, CodecError, Hash, Reader};
@@ -31,7 +31,7 @@ pub(super) const CHUNKS: usize = 1;
 pub(super) const HASHES: usize = 2;
 pub(super) const BRANCHES: usize = 3;
 pub(super) const STEPS: usize = 4;
-pub(super) const FACTS_BEFORE: usize = 5;
+pub(super) const ATTRS_BEFORE: usize = 5;
 /// Bytes of a row in [`CHUNKS`]: two u64.
 pub(super) const CHUNK_ROW_BYTES: u64 = 16;
 /// Bytes of a row in [`HASHES`]: 8 of a hash, and a u32.
@@ -40,8 +40,8 @@ pub(super) const HASH_ROW_BYTES: u64 = 12;
 pub(super) const BRANCH_ROW_BYTES: u64 = 32;
 /// Bytes of a row in [`STEPS`]: five u64.
 pub(super) const STEP_ROW_BYTES: u64 = 40;
-/// Bytes of a row in [`FACTS_BEFORE`]: two u64 and two u32.
-pub(super) const FACTS_BEFORE_ROW_BYTES: u64 = 24;
+/// Bytes of a row in [`ATTRS_BEFORE`]: two u64 and two u32.
+pub(super) const ATTRS_BEFORE_ROW_BYTES: u64 = 24;
 
 /// How an archive is named in the manifest: by the hash of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub struct BranchRow {
     /// Behind the last of them, in steps, too.
     pub end: u64,
     /// What was known of it behind the last entry of the archive.
-    pub facts: BranchFacts,
+    pub attrs: BranchAttrs,
 }
 
 impl Archive {
@@ -225,7 +225,7 @@ impl Archive {
         if start >= end || end > self.get_or_open(blobs)?.step_count {
             return Err(self.damaged("a branch's steps end before they begin"));
         }
-        Ok(BranchRow { branch, start, end, facts: branch_facts(parent, rights) })
+        Ok(BranchRow { branch, start, end, attrs: branch_attrs(parent, rights) })
     }
 
     /// Returns the row of a branch, if it has steps here. Fails as [`Archive::file`] does, and where a block of the
@@ -243,26 +243,26 @@ impl Archive {
 
     /// Returns what was known of branches before the first entry. Empty unless entries were moved out. Fails as
     /// [`Archive::file`] does, and where a block of the section is damaged.
-    pub fn load_facts_before(&self, blobs: &BlobStore) -> Result<BTreeMap<u64, BranchFacts>, Error> {
-        (0..self.facts_before_count(blobs)?).map(|at| self.facts_before_row(blobs, at)).collect()
+    pub fn load_attrs_before(&self, blobs: &BlobStore) -> Result<BTreeMap<u64, BranchAttrs>, Error> {
+        (0..self.attrs_before_count(blobs)?).map(|at| self.attrs_before_row(blobs, at)).collect()
     }
 
     /// Returns what was known of a branch before the first entry. None where the branch is newer, or nothing was moved
-    /// out. Fails as [`Archive::load_facts_before`] does.
-    pub fn facts_before(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchFacts>, Error> {
-        let count = self.facts_before_count(blobs)?;
-        let at = first_where(count, |at| Ok(self.facts_before_row(blobs, at)?.0 >= branch))?;
-        let row = if at < count { Some(self.facts_before_row(blobs, at)?) } else { None };
-        Ok(row.filter(|(number, _)| *number == branch).map(|(_, facts)| facts))
+    /// out. Fails as [`Archive::load_attrs_before`] does.
+    pub fn attrs_before(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchAttrs>, Error> {
+        let count = self.attrs_before_count(blobs)?;
+        let at = first_where(count, |at| Ok(self.attrs_before_row(blobs, at)?.0 >= branch))?;
+        let row = if at < count { Some(self.attrs_before_row(blobs, at)?) } else { None };
+        Ok(row.filter(|(number, _)| *number == branch).map(|(_, attrs)| attrs))
     }
 
-    fn facts_before_count(&self, blobs: &BlobStore) -> Result<u64, Error> {
-        Ok(self.file(blobs)?.section_length(FACTS_BEFORE)? / FACTS_BEFORE_ROW_BYTES)
+    fn attrs_before_count(&self, blobs: &BlobStore) -> Result<u64, Error> {
+        Ok(self.file(blobs)?.section_length(ATTRS_BEFORE)? / ATTRS_BEFORE_ROW_BYTES)
     }
 
-    fn facts_before_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, BranchFacts), Error> {
-        let [branch, parent, rights] = self.read_numbers(blobs, FACTS_BEFORE, at * FACTS_BEFORE_ROW_BYTES)?;
-        Ok((branch, branch_facts(parent, rights)))
+    fn attrs_before_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, BranchAttrs), Error> {
+        let [branch, parent, rights] = self.read_numbers(blobs, ATTRS_BEFORE, at * ATTRS_BEFORE_ROW_BYTES)?;
+        Ok((branch, branch_attrs(parent, rights)))
     }
 
     /// Returns the step at that place in section 4. Its totals are bytes of lines. Fails as [`Archive::file`] does, and
@@ -294,8 +294,8 @@ fn archive_numbers(file: &Container) -> Result<[u64; 4], Error> {
     Ok([first, count, branches, steps])
 }
 
-fn branch_facts(parent: u64, rights: u64) -> BranchFacts {
-    BranchFacts { parent, uid: rights as u32, mode: (rights >> 32) as u32 }
+fn branch_attrs(parent: u64, rights: u64) -> BranchAttrs {
+    BranchAttrs { parent, uid: rights as u32, mode: (rights >> 32) as u32 }
 }
 
 /// Returns the first 8 bytes of a hash, big-endian, so that keys sort as the whole hashes do.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::archive::Archive;
 use super::read::HistoryReader;
 use super::tail::HistoryTail;
-use super::timeline::{BranchFacts, LineLengths, TimelinePoint, TimelineStep, advance, is_parent_event};
+use super::timeline::{BranchAttrs, LineLengths, TimelinePoint, TimelineStep, advance, is_parent_event};
 use super::write::{FreshEntries, write};
 use super::{HistorySnapshot, line_lengths};
 use crate::lineage::{EntryOp, SignedEntry};
@@ -48,13 +48,13 @@ impl BranchTimelines {
         self.steps.entry(branch).or_default().push(TimelineStep { seq, totals: point.totals });
     }
 
-    fn facts(&self, branch: u64) -> BranchFacts {
-        self.points.get(&branch).map(|point| point.facts).unwrap_or_default()
+    fn attrs(&self, branch: u64) -> BranchAttrs {
+        self.points.get(&branch).map(|point| point.attrs).unwrap_or_default()
     }
 
-    fn take_steps(&mut self) -> BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)> {
+    fn take_steps(&mut self) -> BTreeMap<u64, (BranchAttrs, Vec<TimelineStep>)> {
         let steps = std::mem::take(&mut self.steps);
-        steps.into_iter().map(|(branch, steps)| (branch, (self.facts(branch), steps))).collect()
+        steps.into_iter().map(|(branch, steps)| (branch, (self.attrs(branch), steps))).collect()
     }
 }
 
@@ -71,12 +71,12 @@ pub(in crate::memory) fn without_entries_before(
     };
     let start = LineageStart { first_seq: begin, ..LineageStart::default() };
     let last = archives.last().map_or(0, |archive| archive.last());
-    let facts_before = archives[0].load_facts_before(blobs)?;
+    let attrs_before = archives[0].load_attrs_before(blobs)?;
     let tail = RwLock::with_rank(Rank::Leaf, HistoryTail::new(last + 1));
     let reader = HistoryReader::new(blobs, Arc::new(HistorySnapshot { start, archives, tail }));
-    let mut facts_before = facts_after(&reader, facts_before, first - 1)?;
-    let point = |facts: &BranchFacts| TimelinePoint { facts: *facts, ..TimelinePoint::default() };
-    let points = facts_before.iter().map(|(branch, facts)| (*branch, point(facts))).collect();
+    let mut attrs_before = attrs_after(&reader, attrs_before, first - 1)?;
+    let point = |attrs: &BranchAttrs| TimelinePoint { attrs: *attrs, ..TimelinePoint::default() };
+    let points = attrs_before.iter().map(|(branch, attrs)| (*branch, point(attrs))).collect();
     let mut branches = BranchTimelines { points, ..BranchTimelines::default() };
     let (mut cut, mut next) = (Vec::new(), first);
     for seq in first..=last {
@@ -84,8 +84,8 @@ pub(in crate::memory) fn without_entries_before(
         branches.push(&signed, line_lengths(&signed));
         if seq + 1 == next + BATCH_ENTRIES || seq == last {
             // Only the first archive tells what was known before it; later ones follow from those in front of them.
-            let facts_before = std::mem::take(&mut facts_before);
-            let fresh = FreshEntries { first: next, last: seq, branches: branches.take_steps(), facts_before };
+            let attrs_before = std::mem::take(&mut attrs_before);
+            let fresh = FreshEntries { first: next, last: seq, branches: branches.take_steps(), attrs_before };
             cut.push(Arc::new(write(blobs, &reader, &[], &fresh)?));
             next = seq + 1;
         }
@@ -94,13 +94,13 @@ pub(in crate::memory) fn without_entries_before(
 }
 
 /// Returns what is known, after an entry, of the branches that lived then.
-fn facts_after(
+fn attrs_after(
     reader: &HistoryReader<'_>,
-    before: BTreeMap<u64, BranchFacts>,
+    before: BTreeMap<u64, BranchAttrs>,
     last_seq: u64,
-) -> Result<BTreeMap<u64, BranchFacts>, Error> {
-    let point = |facts| TimelinePoint { facts, ..TimelinePoint::default() };
-    let points = before.into_iter().map(|(branch, facts)| (branch, point(facts))).collect();
+) -> Result<BTreeMap<u64, BranchAttrs>, Error> {
+    let point = |attrs| TimelinePoint { attrs, ..TimelinePoint::default() };
+    let points = before.into_iter().map(|(branch, attrs)| (branch, point(attrs))).collect();
     let mut branches = BranchTimelines { points, ..BranchTimelines::default() };
     for seq in reader.first()..=last_seq {
         let signed = reader.entry(seq)?;
@@ -108,8 +108,8 @@ fn facts_after(
         if matches!(signed.entry.op, EntryOp::Merge | EntryOp::Discard) {
             branches.points.remove(&signed.entry.branch_id);
         }
-        // Only the facts are asked for, and the steps of all entries would take much memory.
+        // Only attributes are asked for, and the steps of all entries would take much memory.
         branches.steps.clear();
     }
-    Ok(branches.points.into_iter().map(|(branch, point)| (branch, point.facts)).collect())
+    Ok(branches.points.into_iter().map(|(branch, point)| (branch, point.attrs)).collect())
 }

@@ -26,8 +26,8 @@ pub fn archive(disk: Arc<dyn Disk>, name: Hash) {
         let _ = archive.step(&blobs, at);
     }
     let _ = (
-        archive.load_facts_before(&blobs),
-        archive.facts_before(&blobs, 1),
+        archive.load_attrs_before(&blobs),
+        archive.attrs_before(&blobs, 1),
         archive.chunk_with(&blobs, archive.count - 1),
     );
     let start = LineageStart { first_seq: archive.first, ..LineageStart::default() };

@@ -134,7 +134,7 @@ impl LineageAccess<'_> {
             return Ok((branch.parent.map_or(0, |parent| parent.0), branch.uid, branch.mode));
         }
         // A branch that has ended is in no catalog, and its history tells what it was at its end.
-        let facts = self.reader.timeline_point(branch, u64::MAX)?.facts;
-        Ok((facts.parent, facts.uid, facts.mode))
+        let attrs = self.reader.timeline_point(branch, u64::MAX)?.attrs;
+        Ok((attrs.parent, attrs.uid, attrs.mode))
     }
 }

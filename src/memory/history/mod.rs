@@ -99,7 +99,7 @@ impl History {
         for branch in [entry.branch_id, parent] {
             // Archives are read here, where that may fail. `push` comes when the entry is in the journal already, and
             // can't.
-            if branch != 0 && !snapshot.tail.read().has_facts(branch) {
+            if branch != 0 && !snapshot.tail.read().has_attrs(branch) {
                 let point = HistoryReader::new(blobs, snapshot.clone()).timeline_point(branch, u64::MAX)?;
                 snapshot.tail.write().begin(branch, point);
             }
@@ -127,7 +127,7 @@ impl History {
             first,
             last: last_seq,
             branches: snapshot.tail.read().steps_up_to(last_seq),
-            facts_before: BTreeMap::new(),
+            attrs_before: BTreeMap::new(),
         };
         let reader = HistoryReader::new(blobs, snapshot.clone());
         let older = archives.split_off(archives.len() - write::count_to_merge(&archives, last_seq + 1 - first));
@@ -181,9 +181,9 @@ impl ArchiveCheck {
     /// Begins with what is known of branches before the first archive. Kind `Io` or `Damaged` where the first archive
     /// can't be opened or its rows of branches can't be read.
     pub fn new(blobs: &BlobStore, archives: &[Arc<Archive>]) -> Result<ArchiveCheck, Error> {
-        let before = archives.first().map(|archive| archive.load_facts_before(blobs)).transpose()?.unwrap_or_default();
-        let point = |facts| TimelinePoint { facts, totals: LineTotals::default() };
-        let points = before.into_iter().map(|(branch, facts)| (branch, point(facts))).collect();
+        let before = archives.first().map(|archive| archive.load_attrs_before(blobs)).transpose()?.unwrap_or_default();
+        let point = |attrs| TimelinePoint { attrs, totals: LineTotals::default() };
+        let points = before.into_iter().map(|(branch, attrs)| (branch, point(attrs))).collect();
         Ok(ArchiveCheck { points, steps_seen: HashMap::new() })
     }
 
@@ -228,7 +228,7 @@ impl ArchiveCheck {
             Some(row) => {
                 let step = archive.step(blobs, row.start + *seen - 1)?;
                 let is_last = row.start + *seen == row.end;
-                (step.seq, step.totals) == (seq, point.totals) && (!is_last || row.facts == point.facts)
+                (step.seq, step.totals) == (seq, point.totals) && (!is_last || row.attrs == point.attrs)
             }
         };
         if is_right {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::archive::{
-    Archive, BRANCH_ROW_BYTES, BRANCHES, FACTS_BEFORE, HASH_ROW_BYTES, HASHES, KIND, STEP_ROW_BYTES, STEPS,
+    ATTRS_BEFORE, Archive, BRANCH_ROW_BYTES, BRANCHES, HASH_ROW_BYTES, HASHES, KIND, STEP_ROW_BYTES, STEPS,
 };
 use super::chunks::ArchiveEntriesWriter;
 use super::{History, HistoryReader};
@@ -108,7 +108,7 @@ pub(super) fn rewrite_archive(
         (HASHES, archive.count * HASH_ROW_BYTES),
         (BRANCHES, branches * BRANCH_ROW_BYTES),
         (STEPS, steps * STEP_ROW_BYTES),
-        (FACTS_BEFORE, file.section_length(FACTS_BEFORE)?),
+        (ATTRS_BEFORE, file.section_length(ATTRS_BEFORE)?),
     ] {
         out.begin()?;
         for start in (0..length).step_by(COPY_BYTES as usize) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::HistorySnapshot;
 use super::archive::first_where;
 use super::lines::HistoryFile;
-use super::timeline::{BranchFacts, TimelinePoint, TimelineStep};
+use super::timeline::{BranchAttrs, TimelinePoint, TimelineStep};
 use crate::lineage::SignedEntry;
 use crate::memory::Error;
 use crate::object::{BlobStore, Hash};
@@ -29,7 +29,7 @@ enum StepLocation {
 struct HistoryPiece {
     location: StepLocation,
     count: u64,
-    facts: BranchFacts,
+    attrs: BranchAttrs,
 }
 
 #[derive(Default)]
@@ -141,14 +141,14 @@ impl<'a> HistoryReader<'a> {
         {
             // Its lock is not held while archives are read below.
             let tail = self.snapshot.tail.read();
-            if let Some(facts) = tail.facts(branch) {
-                pieces.push(HistoryPiece { location: StepLocation::Tail, count: tail.step_count(branch), facts });
+            if let Some(attrs) = tail.attrs(branch) {
+                pieces.push(HistoryPiece { location: StepLocation::Tail, count: tail.step_count(branch), attrs });
             }
         }
         for (number, archive) in self.snapshot.archives.iter().enumerate().rev() {
             if let Some(row) = archive.find_branch(self.blobs, branch)? {
                 let location = StepLocation::Archive(number, row.start);
-                pieces.push(HistoryPiece { location, count: row.end - row.start, facts: row.facts });
+                pieces.push(HistoryPiece { location, count: row.end - row.start, attrs: row.attrs });
             }
         }
         let pieces: Arc<[HistoryPiece]> = pieces.into();
@@ -167,13 +167,13 @@ impl<'a> HistoryReader<'a> {
     /// are 0 where it has no entry until then. Kind `Io` or `Damaged` where an archive with steps of the branch can't
     /// be read.
     pub fn timeline_point(&self, branch: u64, last_seq: u64) -> Result<TimelinePoint, Error> {
-        let facts = match (self.pieces(branch)?.first(), self.snapshot.archives.first()) {
-            (Some(piece), _) => piece.facts,
-            (None, Some(archive)) => archive.facts_before(self.blobs, branch)?.unwrap_or_default(),
-            (None, None) => BranchFacts::default(),
+        let attrs = match (self.pieces(branch)?.first(), self.snapshot.archives.first()) {
+            (Some(piece), _) => piece.attrs,
+            (None, Some(archive)) => archive.attrs_before(self.blobs, branch)?.unwrap_or_default(),
+            (None, None) => BranchAttrs::default(),
         };
         let totals = self.last_step(branch, last_seq)?.unwrap_or_default().totals;
-        Ok(TimelinePoint { totals, facts })
+        Ok(TimelinePoint { totals, attrs })
     }
 
     /// Returns the last step of a branch up to an entry. None where it has none until then. Kind `Io` or `Damaged`

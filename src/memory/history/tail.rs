@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::timeline::{
-    BranchFacts, LineLengths, LineTotals, TimelinePoint, TimelineStep, advance, is_parent_event, needs_parent,
+    BranchAttrs, LineLengths, LineTotals, TimelinePoint, TimelineStep, advance, is_parent_event, needs_parent,
 };
 use crate::lineage::{SharedFields, SignedEntry};
 use crate::object::{CodecError, Hash, Reader, Writer};
@@ -65,11 +65,11 @@ struct TimelineRun {
     /// Bytes of `lineage` from the parent, which come before the branch's own.
     ahead_bytes: u64,
     merged_bytes: u64,
-    facts: BranchFacts,
+    attrs: BranchAttrs,
 }
 
 impl TimelineRun {
-    fn new(first_step: u32, TimelinePoint { totals, facts }: &TimelinePoint) -> TimelineRun {
+    fn new(first_step: u32, TimelinePoint { totals, attrs }: &TimelinePoint) -> TimelineRun {
         let ahead_bytes = totals.lineage_bytes - totals.own_bytes;
         TimelineRun {
             first_step,
@@ -77,14 +77,14 @@ impl TimelineRun {
             event_bytes: totals.events_bytes,
             ahead_bytes,
             merged_bytes: totals.merged_bytes,
-            facts: *facts,
+            attrs: *attrs,
         }
     }
 
     /// Returns the totals as counted from those of an earlier run, if nothing else is new.
     fn counts_since(&self, last: &TimelineRun) -> Option<(u32, u32)> {
         let is_same =
-            (self.ahead_bytes, self.merged_bytes, self.facts) == (last.ahead_bytes, last.merged_bytes, last.facts);
+            (self.ahead_bytes, self.merged_bytes, self.attrs) == (last.ahead_bytes, last.merged_bytes, last.attrs);
         let (own, events) =
             (self.own_bytes.checked_sub(last.own_bytes)?, self.event_bytes.checked_sub(last.event_bytes)?);
         if is_same { Some((own.try_into().ok()?, events.try_into().ok()?)) } else { None }
@@ -137,12 +137,12 @@ impl Timeline {
             lineage_bytes: own_bytes + run.ahead_bytes,
             events_bytes,
         };
-        TimelinePoint { totals, facts: run.facts }
+        TimelinePoint { totals, attrs: run.attrs }
     }
 
     fn last(&self) -> TimelinePoint {
         match self.tail_indexes.len() {
-            0 => TimelinePoint { totals: self.totals_before, facts: self.runs[0].facts },
+            0 => TimelinePoint { totals: self.totals_before, attrs: self.runs[0].attrs },
             count => self.timeline_point(count - 1),
         }
     }
@@ -193,7 +193,7 @@ impl HistoryTail {
             }
             let before = if kept == 0 { None } else { Some(timeline.timeline_point(kept - 1)) };
             let before =
-                before.unwrap_or(TimelinePoint { totals: timeline.totals_before, facts: timeline.runs[0].facts });
+                before.unwrap_or(TimelinePoint { totals: timeline.totals_before, attrs: timeline.runs[0].attrs });
             let mut rest = Timeline::new(before);
             rest.common.clone_from(&timeline.common);
             for at in kept..timeline.tail_indexes.len() {
@@ -210,7 +210,7 @@ impl HistoryTail {
     }
 
     /// Returns whether a branch's timeline point is known: it has steps here, or [`HistoryTail::begin`] noted it.
-    pub fn has_facts(&self, branch: u64) -> bool {
+    pub fn has_attrs(&self, branch: u64) -> bool {
         self.timelines.contains_key(&branch)
     }
 
@@ -296,16 +296,16 @@ impl HistoryTail {
     }
 
     /// Returns what is known of a branch behind its last step here; none for one without steps.
-    pub fn facts(&self, branch: u64) -> Option<BranchFacts> {
+    pub fn attrs(&self, branch: u64) -> Option<BranchAttrs> {
         self.timelines
             .get(&branch)
             .filter(|timeline| !timeline.tail_indexes.is_empty())
-            .map(|timeline| timeline.last().facts)
+            .map(|timeline| timeline.last().attrs)
     }
 
     /// Returns the steps of all branches up to an entry, by branch, with what was known of each then.
-    pub fn steps_up_to(&self, seq: u64) -> BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)> {
-        let steps_and_facts = |timeline: &Timeline| {
+    pub fn steps_up_to(&self, seq: u64) -> BTreeMap<u64, (BranchAttrs, Vec<TimelineStep>)> {
+        let steps_and_attrs = |timeline: &Timeline| {
             let step = |at: usize| TimelineStep {
                 seq: self.first + u64::from(timeline.tail_indexes[at]),
                 totals: timeline.timeline_point(at).totals,
@@ -313,9 +313,9 @@ impl HistoryTail {
             let steps: Vec<TimelineStep> =
                 (0..timeline.tail_indexes.len()).map(step).take_while(|step| step.seq <= seq).collect();
             let last = steps.len().checked_sub(1)?;
-            Some((timeline.timeline_point(last).facts, steps))
+            Some((timeline.timeline_point(last).attrs, steps))
         };
-        self.timelines.iter().filter_map(|(branch, timeline)| Some((*branch, steps_and_facts(timeline)?))).collect()
+        self.timelines.iter().filter_map(|(branch, timeline)| Some((*branch, steps_and_attrs(timeline)?))).collect()
     }
 }
 

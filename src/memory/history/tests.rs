@@ -422,7 +422,7 @@ fn forge_step(memory: &Memory, at: u64, number: u64) -> History {
     let (blobs, snapshot) = (&memory.storage.segments.blobs, memory.history.snapshot());
     let (whole, file) = (&snapshot.archives[0], snapshot.archives[0].file(blobs).unwrap());
     let mut out = crate::segment::ContainerWriter::new(blobs).unwrap();
-    for section in 0..=archive::FACTS_BEFORE {
+    for section in 0..=archive::ATTRS_BEFORE {
         let mut bytes = file.read_section(section).unwrap();
         if section == archive::STEPS {
             bytes[at as usize..][..8].copy_from_slice(&number.to_le_bytes());

@@ -42,7 +42,7 @@ pub struct TimelineStep {
 
 /// Where a branch belongs and who may enter it; of one that has ended, at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BranchFacts {
+pub struct BranchAttrs {
     /// Id of its parent, 0 for none.
     pub parent: u64,
     /// Uid of who owns it then.
@@ -51,13 +51,13 @@ pub struct BranchFacts {
     pub mode: u32,
 }
 
-/// Totals and facts of a branch as an entry leaves them.
+/// Totals and attributes of a branch as an entry leaves them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelinePoint {
     /// Bytes of the two files, the entry's lines included.
     pub totals: LineTotals,
     /// Parent, owner and mode from the entry on.
-    pub facts: BranchFacts,
+    pub attrs: BranchAttrs,
 }
 
 /// Bytes of an entry's line in each of the two files.
@@ -83,7 +83,7 @@ fn takes_from_parent(entry: &Entry) -> bool {
     entry.parent_id != 0 && matches!(entry.op, EntryOp::Fork | EntryOp::Pull)
 }
 
-/// Adds an entry to the totals and facts of its branch and, where that shows the entry, to those of its parent.
+/// Adds an entry to the totals and attributes of its branch and, where that shows the entry, to those of its parent.
 pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, parent: &mut TimelinePoint) {
     let totals = &mut branch.totals;
     totals.own_bytes += lengths.lineage_bytes;
@@ -96,12 +96,12 @@ pub fn advance(entry: &Entry, lengths: LineLengths, branch: &mut TimelinePoint, 
     match entry.op.access_change() {
         AccessChange::All => {
             let mode = if entry.parent_id == 0 { Branch::ROOT_MODE } else { Branch::CHILD_MODE };
-            branch.facts = BranchFacts { parent: entry.parent_id, uid: entry.owner().unwrap_or(entry.uid), mode };
+            branch.attrs = BranchAttrs { parent: entry.parent_id, uid: entry.owner().unwrap_or(entry.uid), mode };
         }
-        AccessChange::Owner => branch.facts.uid = entry.owner().unwrap_or(branch.facts.uid),
+        AccessChange::Owner => branch.attrs.uid = entry.owner().unwrap_or(branch.attrs.uid),
         AccessChange::Mode if entry.detail.label.as_deref() == Some("mode") => {
             let mode = entry.detail.text.as_deref().and_then(|text| u32::from_str_radix(text, 8).ok());
-            branch.facts.mode = mode.unwrap_or(branch.facts.mode);
+            branch.attrs.mode = mode.unwrap_or(branch.attrs.mode);
         }
         AccessChange::Mode | AccessChange::Nothing => {}
     }

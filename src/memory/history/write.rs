@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::archive::{
-    Archive, BRANCH_ROW_BYTES, BranchRow, FACTS_BEFORE_ROW_BYTES, HASH_ROW_BYTES, KIND, STEP_ROW_BYTES, hash_prefix,
+    ATTRS_BEFORE_ROW_BYTES, Archive, BRANCH_ROW_BYTES, BranchRow, HASH_ROW_BYTES, KIND, STEP_ROW_BYTES, hash_prefix,
 };
 use super::chunks::ArchiveEntriesWriter;
 use super::read::HistoryReader;
-use super::timeline::{BranchFacts, TimelineStep};
+use super::timeline::{BranchAttrs, TimelineStep};
 use crate::memory::Error;
 use crate::object::{BlobStore, Writer};
 use crate::segment::ContainerWriter;
@@ -24,9 +24,9 @@ pub(super) struct FreshEntries {
     /// Number of the last one, inclusive.
     pub last: u64,
     /// By branch, what is known of it behind its last step, and its steps in order.
-    pub branches: BTreeMap<u64, (BranchFacts, Vec<TimelineStep>)>,
+    pub branches: BTreeMap<u64, (BranchAttrs, Vec<TimelineStep>)>,
     /// What was known of branches before the first entry, where entries before it were moved out.
-    pub facts_before: BTreeMap<u64, BranchFacts>,
+    pub attrs_before: BTreeMap<u64, BranchAttrs>,
 }
 
 /// Returns how many of the newest archives are merged into one of `fresh` new entries.
@@ -63,7 +63,7 @@ pub(super) fn write(
     sources.write_hashes(&hashes, &mut out)?;
     let (branches, steps) = sources.write_branches(&mut out)?;
     sources.write_steps(&mut out)?;
-    sources.write_facts(&mut out)?;
+    sources.write_attrs(&mut out)?;
     let mut extra = Writer::new();
     extra.number(first).number(count).number(branches).number(steps);
     let name = out.finish(KIND, extra.as_slice())?;
@@ -80,7 +80,7 @@ struct Sources<'a> {
 struct BranchSteps<'a> {
     branch: u64,
     older: Vec<(&'a Archive, BranchRow)>,
-    fresh: Option<&'a (BranchFacts, Vec<TimelineStep>)>,
+    fresh: Option<&'a (BranchAttrs, Vec<TimelineStep>)>,
 }
 
 impl Sources<'_> {
@@ -143,12 +143,12 @@ impl Sources<'_> {
         self.for_each_branch(|gathered| {
             let older: u64 = gathered.older.iter().map(|(_, row)| row.end - row.start).sum();
             // A row tells what was known behind the last entry, so the newest source that has the branch counts.
-            let fresh = gathered.fresh.map(|(facts, _)| *facts);
-            let facts = fresh.or(gathered.older.last().map(|(_, row)| row.facts)).unwrap_or_default();
+            let fresh = gathered.fresh.map(|(attrs, _)| *attrs);
+            let attrs = fresh.or(gathered.older.last().map(|(_, row)| row.attrs)).unwrap_or_default();
             steps += older + gathered.fresh.map_or(0, |(_, steps)| steps.len() as u64);
             branches += 1;
             let mut row = [0; BRANCH_ROW_BYTES as usize];
-            fill(&mut row, [gathered.branch, steps, facts.parent, packed_rights(&facts)]);
+            fill(&mut row, [gathered.branch, steps, attrs.parent, packed_rights(&attrs)]);
             Ok(out.write(&row)?)
         })?;
         Ok((branches, steps))
@@ -167,15 +167,15 @@ impl Sources<'_> {
         })
     }
 
-    fn write_facts(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
+    fn write_attrs(&self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
         out.begin()?;
         let before = match self.older.first() {
-            Some(archive) => &archive.load_facts_before(self.blobs)?,
-            None => &self.fresh.facts_before,
+            Some(archive) => &archive.load_attrs_before(self.blobs)?,
+            None => &self.fresh.attrs_before,
         };
-        before.iter().try_for_each(|(branch, facts)| {
-            let mut row = [0; FACTS_BEFORE_ROW_BYTES as usize];
-            fill(&mut row, [*branch, facts.parent, packed_rights(facts)]);
+        before.iter().try_for_each(|(branch, attrs)| {
+            let mut row = [0; ATTRS_BEFORE_ROW_BYTES as usize];
+            fill(&mut row, [*branch, attrs.parent, packed_rights(attrs)]);
             Ok(out.write(&row)?)
         })
     }
@@ -213,8 +213,8 @@ fn write_step(out: &mut ContainerWriter<'_>, step: &TimelineStep) -> Result<(), 
     Ok(out.write(&row)?)
 }
 
-fn packed_rights(facts: &BranchFacts) -> u64 {
-    u64::from(facts.uid) | u64::from(facts.mode) << 32
+fn packed_rights(attrs: &BranchAttrs) -> u64 {
+    u64::from(attrs.uid) | u64::from(attrs.mode) << 32
 }
 
 fn fill<const N: usize>(row: &mut [u8], numbers: [u64; N]) {
