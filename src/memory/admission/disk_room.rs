@@ -19,7 +19,7 @@ const FREE_MARGIN_BYTES: u64 = 256 << 10;
 /// Bytes after which statfs(2) is called again: others write to the disk, too.
 const CREDIT_BYTES_MAX: u64 = 4 << 20;
 /// Collections in a row before a write is refused, each after one that freed too little and left something to free.
-const COLLECTIONS_MAX: usize = 12;
+const GC_ROUNDS_MAX: usize = 12;
 /// A seal writes at most this many times the unsealed bytes: a long text is in its record, and its words in the index.
 const SEAL_AMPLIFICATION: u64 = 4;
 /// What a command or an operation costs beside its content: the frame, its entry, its place in the manifest.
@@ -44,18 +44,18 @@ pub(in crate::memory) struct DiskRoom {
     /// Bytes of all frames that were appended since the store was opened.
     appended_bytes: AtomicU64,
     /// The last collection that was to make room, if there was one.
-    last_collection: Mutex<Option<LastCollection>>,
+    last_gc: Mutex<Option<LastGc>>,
 }
 
 /// What a collection has seen: until more is appended another one frees nothing.
 #[derive(Clone, Copy)]
-struct LastCollection {
+struct LastGc {
     /// `DiskRoom::appended_bytes` when it began. What was appended while it ran may have come too late for it.
     appended_bytes: u64,
     has_failed: bool,
 }
 
-impl LastCollection {
+impl LastGc {
     /// Returns whether another one would come to the same. One that failed has made a file, so it is tried again when
     /// as much has come.
     fn is_recent(&self, appended_bytes: u64) -> bool {
@@ -106,7 +106,7 @@ impl DiskRoom {
             is_tight: AtomicBool::new(false),
             has_refused: AtomicBool::new(false),
             appended_bytes: AtomicU64::new(0),
-            last_collection: Mutex::default(),
+            last_gc: Mutex::default(),
         }
     }
 
@@ -245,7 +245,7 @@ impl Memory {
         if self.find_shortage().is_none() && !was_refused {
             return;
         }
-        let last = *self.admission.room.last_collection.lock();
+        let last = *self.admission.room.last_gc.lock();
         // A collection that changed nothing would change nothing again, and each writer on a full disk would wait for
         // one.
         let appended_bytes = || self.admission.room.appended_bytes.load(Ordering::Acquire);
@@ -254,15 +254,15 @@ impl Memory {
         }
         let mut dropped = false;
         // What one collection gives back lets the next one compact more, and so does each half of the earlier states that goes.
-        for round in 0..COLLECTIONS_MAX {
+        for round in 0..GC_ROUNDS_MAX {
             let before = self.free_bytes() + self.admission.room.reserve.bytes();
             let appended_bytes = appended_bytes();
             let states = if round > 0 { self.drop_oldest_states() } else { Ok(true) };
             let fewer = states.as_ref().is_ok_and(|fewer| *fewer);
             dropped |= fewer && round > 0;
-            let done = states.and_then(|_| self.collect_on_full_disk(&mut stored));
-            let collection = LastCollection { appended_bytes, has_failed: done.is_err() };
-            *self.admission.room.last_collection.lock() = Some(collection);
+            let done = states.and_then(|_| self.gc_on_full_disk(&mut stored));
+            let collection = LastGc { appended_bytes, has_failed: done.is_err() };
+            *self.admission.room.last_gc.lock() = Some(collection);
             if let Err(error) = done {
                 log::warn!("the disk is full, and no room could be made: {error}; {}", error.hint());
             }

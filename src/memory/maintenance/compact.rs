@@ -56,7 +56,7 @@ impl CompactionPolicy {
     pub const IDLE: CompactionPolicy =
         CompactionPolicy { dead_one_in: 4, freed_bytes_min: 16 << 10, step_bytes: STEP_BYTES, small_packs_max: 4 };
     /// When somebody asks for a collection: a sixteenth of a file is enough, in one step.
-    pub const COLLECT: CompactionPolicy =
+    pub const GC: CompactionPolicy =
         CompactionPolicy { dead_one_in: 16, freed_bytes_min: 4 << 10, step_bytes: u64::MAX, small_packs_max: 1 };
     /// On a disk that is full: only files that give back 64 KiB or more, and no packs are combined.
     pub const TIGHT: CompactionPolicy = CompactionPolicy {
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_store_left_alone_rewrites_from_a_fourth_and_gc_from_a_sixteenth_on() {
         assert_bounds(CompactionPolicy::IDLE, 4, 16 << 10);
-        assert_bounds(CompactionPolicy::COLLECT, 16, 4 << 10);
+        assert_bounds(CompactionPolicy::GC, 16, 4 << 10);
         assert_bounds(CompactionPolicy::TIGHT, 16, 64 << 10);
     }
 
@@ -219,11 +219,8 @@ mod tests {
         assert_eq!((combined(32, below, CompactionPolicy::BUSY), combined(33, below, CompactionPolicy::BUSY)), (0, 33));
         assert_eq!((combined(33, one, CompactionPolicy::BUSY), combined(255, below, CompactionPolicy::TIGHT)), (0, 0));
         assert_eq!((combined(4, below, CompactionPolicy::IDLE), combined(5, below, CompactionPolicy::IDLE)), (0, 5));
-        assert_eq!((combined(5, one, CompactionPolicy::IDLE), combined(9, one, CompactionPolicy::COLLECT)), (0, 0));
-        assert_eq!(
-            (combined(1, below, CompactionPolicy::COLLECT), combined(2, below, CompactionPolicy::COLLECT)),
-            (0, 2)
-        );
+        assert_eq!((combined(5, one, CompactionPolicy::IDLE), combined(9, one, CompactionPolicy::GC)), (0, 0));
+        assert_eq!((combined(1, below, CompactionPolicy::GC), combined(2, below, CompactionPolicy::GC)), (0, 2));
     }
 
     /// A pack of which little is left goes with a seal, while the store is written to.

@@ -213,7 +213,7 @@ impl Memory {
     }
 
     /// Lets go of what of the index nothing has any longer, as far as that is much.
-    pub(in crate::memory) fn collect_file_index(&self) {
+    pub(in crate::memory) fn gc_file_index(&self) {
         if let Err(error) = self.prune_file_index(&self.catalog_now(), DEAD_ONE_IN) {
             self.storage.file_index.drop_broken();
             log::warn!("the index of files stays as large as it is for now: {error}");

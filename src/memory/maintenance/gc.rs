@@ -60,8 +60,8 @@ impl Memory {
         // With no lock held, so that listeners can be told of what expired; a seal has another thread do that.
         self.commit_all_pending()?;
         self.finish_unfinished_purge();
-        let policy = if self.admission.room.is_tight() { CompactionPolicy::TIGHT } else { CompactionPolicy::COLLECT };
-        let (states, bytes) = self.collect_garbage(&mut self.storage.manifest.lock(), age.now, policy)?;
+        let policy = if self.admission.room.is_tight() { CompactionPolicy::TIGHT } else { CompactionPolicy::GC };
+        let (states, bytes) = self.run_gc(&mut self.storage.manifest.lock(), age.now, policy)?;
         let guards = open_guards(&self.catalog_now(), age.now);
         Ok(json!({
             "dry_run": false, "branches": paths, "states": states, "files": files, "bytes": bytes,
@@ -72,7 +72,7 @@ impl Memory {
     /// Lets go of what is outdated, seals, removes what nothing reaches, and compacts; returns how many states went and how many
     /// bytes that freed. The caller holds the lock of `storage.manifest`. Fails as a seal does, and where a file can't
     /// be removed or written again. On a disk that is nearly full a failed compaction is logged only.
-    pub(in crate::memory) fn collect_garbage(
+    pub(in crate::memory) fn run_gc(
         &self,
         stored: &mut StoredManifest,
         now: Time,
@@ -80,7 +80,7 @@ impl Memory {
     ) -> Result<(usize, u64), Error> {
         // Before the seal, which leaves out what is outdated. By a clock that jumped everything would be.
         let states = if self.check_clock().is_ok() { self.drop_outdated_states(now)? } else { 0 };
-        self.collect_file_index();
+        self.gc_file_index();
         // While this is set parts of the manifest become one as soon as that saves something, and a seal leaves the
         // sweep to this.
         stored.set_rewrites_early(true);
@@ -111,10 +111,10 @@ impl Memory {
         }
     }
 
-    /// Collects on a disk that is full. The caller holds the lock of `storage.manifest`. Fails as `Memory::collect_garbage`
+    /// Collects on a disk that is full. The caller holds the lock of `storage.manifest`. Fails as `Memory::run_gc`
     /// does.
-    pub(in crate::memory) fn collect_on_full_disk(&self, stored: &mut StoredManifest) -> Result<(usize, u64), Error> {
-        self.collect_garbage(stored, self.now(), CompactionPolicy::TIGHT)
+    pub(in crate::memory) fn gc_on_full_disk(&self, stored: &mut StoredManifest) -> Result<(usize, u64), Error> {
+        self.run_gc(stored, self.now(), CompactionPolicy::TIGHT)
     }
 
     /// Seals, and removes what that left without use; for the maintenance thread. Fails as a commit of pending
@@ -150,9 +150,9 @@ impl Memory {
     }
 
     /// Collects garbage while nothing else is to be done, if anything may have come to be some since `last_gc_journal`: the
-    /// number of the journal file that the last collection began. Returns that of this one. Fails as `Memory::collect_garbage`
+    /// number of the journal file that the last collection began. Returns that of this one. Fails as `Memory::run_gc`
     /// does; nothing is done where the clock can't be trusted.
-    pub(in crate::memory) fn collect_when_idle(&self, last_gc_journal: Option<u64>) -> Result<Option<u64>, Error> {
+    pub(in crate::memory) fn gc_when_idle(&self, last_gc_journal: Option<u64>) -> Result<Option<u64>, Error> {
         let Some(journal) = self.journal() else { return Ok(last_gc_journal) };
         let indexed = self.storage.file_index.bytes_in_memory();
         // Without room for it the index stays in memory, however often this is tried.
@@ -164,7 +164,7 @@ impl Memory {
             return Ok(last_gc_journal);
         }
         self.commit_all_pending()?;
-        self.collect_garbage(&mut self.storage.manifest.lock(), now, CompactionPolicy::IDLE)?;
+        self.run_gc(&mut self.storage.manifest.lock(), now, CompactionPolicy::IDLE)?;
         Ok(self.journal().map(|journal| journal.number()))
     }
 
@@ -421,7 +421,7 @@ mod tests {
         clock.advance(DAY / 24);
         memory.commit(&who, main, put("second")).unwrap();
         clock.set_wrong_by(365 * DAY);
-        memory.collect_on_full_disk(&mut memory.storage.manifest.lock()).unwrap();
+        memory.gc_on_full_disk(&mut memory.storage.manifest.lock()).unwrap();
         clock.set_wrong_by(0);
         memory.rollback(&who, main, &first.to_string()).unwrap();
     }

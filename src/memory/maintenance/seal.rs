@@ -457,7 +457,7 @@ impl Memory {
         self.finish_unfinished_purge();
         self.expire_if_due(self.environment.idle_interval)?;
         if work.is_idle {
-            quiescence.last_gc_journal = self.collect_when_idle(quiescence.last_gc_journal)?;
+            quiescence.last_gc_journal = self.gc_when_idle(quiescence.last_gc_journal)?;
             Ok(())
         } else if work.seal {
             self.seal_and_reclaim()

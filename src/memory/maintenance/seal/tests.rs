@@ -97,12 +97,12 @@ fn a_store_is_left_alone_after_15_seconds_and_sealed_from_64_kib_of_journal_on()
         memory.commit(&who, main, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
     };
     let length = || memory.journal().unwrap().length();
-    let begun = memory.collect_when_idle(None).unwrap();
+    let begun = memory.gc_when_idle(None).unwrap();
     put("x".repeat(60 << 10));
     assert!((60 << 10..64 << 10).contains(&length()), "{}", length());
-    assert_eq!(memory.collect_when_idle(begun).unwrap(), begun, "nothing is sealed");
+    assert_eq!(memory.gc_when_idle(begun).unwrap(), begun, "nothing is sealed");
     put("x".repeat(4 << 10));
-    let sealed = memory.collect_when_idle(begun).unwrap();
+    let sealed = memory.gc_when_idle(begun).unwrap();
     assert!(sealed > begun && length() < 64 << 10, "it is sealed, and a new file begun");
 }
 
