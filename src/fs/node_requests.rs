@@ -36,8 +36,8 @@ impl Filesystem {
     }
 
     /// Takes back look-ups that [`EntryAttr`]s stood for.
-    pub fn forget(&self, ino: u64, lookups: u64) {
-        self.nodes.forget(ino, lookups);
+    pub fn forget(&self, ino: u64, lookup_count: u64) {
+        self.nodes.forget(ino, lookup_count);
         self.mount.removed_inodes.forget(ino);
     }
 

@@ -27,16 +27,16 @@ pub(super) struct NodeTable {
 
 struct TableEntry {
     node: FsNode,
-    lookups: u64,
+    lookup_count: u64,
     /// The length that the kernel was told last.
     reported_length: u64,
     /// Open handles of nodes that are kept apart.
-    handles: u64,
+    handle_count: u64,
 }
 
 impl TableEntry {
     fn new(node: FsNode) -> TableEntry {
-        TableEntry { node, lookups: 0, reported_length: 0, handles: 0 }
+        TableEntry { node, lookup_count: 0, reported_length: 0, handle_count: 0 }
     }
 }
 
@@ -65,7 +65,7 @@ impl NodeTable {
         let mut known = self.known.lock();
         let number = self.find_number(&known, node);
         if number != ROOT {
-            known.entry(number).or_insert_with(|| TableEntry::new(node.clone())).lookups += 1;
+            known.entry(number).or_insert_with(|| TableEntry::new(node.clone())).lookup_count += 1;
         }
         number
     }
@@ -85,27 +85,27 @@ impl NodeTable {
     /// Counts a handle that was opened on a node that is kept apart.
     pub fn count_open(&self, number: u64) {
         if let Some(known) = self.known.lock().get_mut(&number) {
-            known.handles += 1;
+            known.handle_count += 1;
         }
     }
 
     /// Takes a handle back that was counted.
     pub fn count_close(&self, number: u64) {
         if let Some(known) = self.known.lock().get_mut(&number) {
-            known.handles = known.handles.saturating_sub(1);
+            known.handle_count = known.handle_count.saturating_sub(1);
         }
     }
 
     /// Takes back look-ups of a number; its node is forgotten with the last one.
-    pub fn forget(&self, number: u64, lookups: u64) {
+    pub fn forget(&self, number: u64, lookup_count: u64) {
         // Numbers of files are in no table, so both are told; each knows only its own.
-        self.inode_map.forget(number, lookups);
+        self.inode_map.forget(number, lookup_count);
         let mut known = self.known.lock();
         let Some(entry) = known.get_mut(&number) else {
             return;
         };
-        entry.lookups = entry.lookups.saturating_sub(lookups);
-        if entry.lookups == 0 {
+        entry.lookup_count = entry.lookup_count.saturating_sub(lookup_count);
+        if entry.lookup_count == 0 {
             known.remove(&number);
         }
     }
@@ -133,7 +133,7 @@ impl NodeTable {
         let mut number = node.fingerprint();
         // A number that is taken by another node, or by an open one that needs its own, is passed over; the rest is
         // free or ours.
-        while known.get(&number).is_some_and(|other| other.node != *node || other.handles > 0) {
+        while known.get(&number).is_some_and(|other| other.node != *node || other.handle_count > 0) {
             number += 1;
         }
         number
@@ -176,7 +176,10 @@ mod tests {
     fn two_nodes_of_one_fingerprint_have_two_numbers() {
         let table = table(FsNode::Mount);
         let (first, second) = (FsNode::Branch(BranchId(1)), FsNode::Branch(BranchId(2)));
-        table.known.lock().insert(first.fingerprint(), TableEntry { lookups: 1, ..TableEntry::new(second.clone()) });
+        table
+            .known
+            .lock()
+            .insert(first.fingerprint(), TableEntry { lookup_count: 1, ..TableEntry::new(second.clone()) });
         assert_eq!(table.remember(&first), first.fingerprint() + 1);
         assert_eq!(table.node(first.fingerprint()).unwrap(), second);
     }

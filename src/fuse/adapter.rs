@@ -102,8 +102,8 @@ impl fuser::Filesystem for Adapter {
         self.dispatcher.serve(Call::new("lookup", request), name, lookup, |found| answer_entry(reply, found));
     }
 
-    fn forget(&self, _request: &Request, ino: INodeNo, lookups: u64) {
-        self.fs.forget(ino.0, lookups);
+    fn forget(&self, _request: &Request, ino: INodeNo, lookup_count: u64) {
+        self.fs.forget(ino.0, lookup_count);
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {

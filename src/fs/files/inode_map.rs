@@ -58,7 +58,7 @@ struct TreeSlots {
 struct TreeSlot {
     files: FileTreeId,
     /// Look-ups that the kernel holds of its files.
-    lookups: AtomicU64,
+    lookup_count: AtomicU64,
 }
 
 impl InodeMap {
@@ -88,7 +88,7 @@ impl InodeMap {
             let known = self.known.read();
             if let Some(slot) = known.slots.get(files) {
                 let number = encode_number(*slot, inode)?;
-                known.by_slot.get(slot)?.lookups.fetch_add(1, Ordering::Relaxed);
+                known.by_slot.get(slot)?.lookup_count.fetch_add(1, Ordering::Relaxed);
                 return Some(number);
             }
             drop(known);
@@ -97,12 +97,12 @@ impl InodeMap {
     }
 
     /// Takes back look-ups of a number.
-    pub fn forget(&self, number: u64, lookups: u64) {
+    pub fn forget(&self, number: u64, lookup_count: u64) {
         let known = self.known.read();
         if let Some(view) = decode_slot(number).and_then(|slot| known.by_slot.get(&slot)) {
-            let less = |held: u64| Some(held.saturating_sub(lookups));
+            let less = |held: u64| Some(held.saturating_sub(lookup_count));
             // The closure always returns a value, so the update can't fail.
-            let _ = view.lookups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            let _ = view.lookup_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
     }
 
@@ -160,7 +160,7 @@ impl InodeMap {
             return Some(*slot);
         }
         let slot = if own != 0 && known.free(own) { own } else { known.mount_slot()? };
-        known.by_slot.insert(slot, TreeSlot { files: files.clone(), lookups: AtomicU64::new(0) });
+        known.by_slot.insert(slot, TreeSlot { files: files.clone(), lookup_count: AtomicU64::new(0) });
         known.slots.insert(files.clone(), slot);
         Some(slot)
     }
@@ -169,7 +169,7 @@ impl InodeMap {
 impl TreeSlots {
     /// Frees a slot, unless the kernel holds some of its files, and returns whether it is free.
     fn free(&mut self, slot: u64) -> bool {
-        if self.by_slot.get(&slot).is_some_and(|view| view.lookups.load(Ordering::Relaxed) != 0) {
+        if self.by_slot.get(&slot).is_some_and(|view| view.lookup_count.load(Ordering::Relaxed) != 0) {
             return false;
         }
         if let Some(view) = self.by_slot.remove(&slot) {

@@ -125,7 +125,7 @@ impl Catalog {
     /// A change of a branch's state or base has to count anew how much memory its files take: through
     /// [`Catalog::change_branch_counted`], or by itself where the owner changes or the branch comes or goes. Any other goes
     /// through [`Catalog::change_branch`]. One that gives a branch another state also sets `state_seq`, by which plans notice;
-    /// one that rewrites earlier states raises `rewrites` instead.
+    /// one that rewrites earlier states raises `rewrite_count` instead.
     pub(super) fn apply_change(&mut self, change: CatalogChange, seq: u64, time: Time) {
         match change {
             CatalogChange::Add(branch) => self.add(*branch, seq),
@@ -151,7 +151,7 @@ impl Catalog {
             CatalogChange::PurgedStates(states, files) => {
                 // A plan that rests on an earlier state has no `state_seq` to compare, as one on a branch has.
                 self.retained.replace(states, &files);
-                self.rewrites += 1;
+                self.rewrite_count += 1;
             }
             CatalogChange::Clock(now) => self.clamp_change_times(now),
             CatalogChange::LineageStart(start) => self.start = start,

@@ -66,7 +66,7 @@ pub struct Catalog {
     pub retained: RetainedStates,
     /// How often compaction or a purge has rewritten sealed rows, chunks or earlier states since the store was opened. A state
     /// that was made of states of an earlier count may name files that are gone, or hold what was purged.
-    pub rewrites: u64,
+    pub rewrite_count: u64,
 }
 
 /// The first entry that the store holds; those before were moved out.

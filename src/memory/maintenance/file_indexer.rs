@@ -142,9 +142,9 @@ impl Memory {
     fn index_step(&self, branch: BranchId) -> Result<bool, Error> {
         let view = View::Branch(branch);
         // Noted before the tree is looked at: what is indexed from before a purge must not be published behind it.
-        let purges = self.storage.file_index.purge_count();
+        let purge_count = self.storage.file_index.purge_count();
         let Some(files) = self.visible_files(&view)? else { return Ok(false) };
-        let claim = self.storage.file_index.claim(files.unindexed(), purges, STEP_LIMITS);
+        let claim = self.storage.file_index.claim(files.unindexed(), purge_count, STEP_LIMITS);
         let bytes = claim.contents.iter().map(IndexableContent::bytes).sum();
         if claim.contents.is_empty() {
             return Ok(false);

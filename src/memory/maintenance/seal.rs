@@ -383,8 +383,8 @@ impl Memory {
             retained = present.retained.clone();
             moves.relocate_retained(&mut retained, &present.branches);
         }
-        let rewrites = present.rewrites + u64::from(moves.compacts());
-        let installed = Catalog { branches: moved, retained, rewrites, ..present };
+        let rewrite_count = present.rewrite_count + u64::from(moves.compacts());
+        let installed = Catalog { branches: moved, retained, rewrite_count, ..present };
         let before = std::mem::replace(&mut *self.catalog.write(), installed);
         let history = self.history.install(archives, manifest.catalog.start);
         drop(writer);

@@ -53,8 +53,8 @@ pub struct MergePlan {
     pub merge: MergeVerb,
     /// When it was worked out: times in the outcome are this one, and the entry's time is not before it.
     pub time: Time,
-    /// [`Catalog::rewrites`] at that time: after another one no state here may be used.
-    rewrites: u64,
+    /// [`Catalog::rewrite_count`] at that time: after another one no state here may be used.
+    rewrite_count: u64,
     /// The branch as it was; in a revert as it was before the entries.
     pub child: BranchRef,
     /// Its parent as it was; in a revert the branch itself.
@@ -255,7 +255,7 @@ impl<'a> MergeSides<'a> {
         Ok(MergePlan {
             merge: self.merge,
             time,
-            rewrites: self.context.catalog.rewrites,
+            rewrite_count: self.context.catalog.rewrite_count,
             child: self.child.clone(),
             parent: self.parent.clone(),
             records,
@@ -324,7 +324,7 @@ impl MergePlan {
         let (Ok(child), Ok(parent)) = (catalog.branch(self.child.id), catalog.branch(self.parent.id)) else {
             return false;
         };
-        self.rewrites == catalog.rewrites
+        self.rewrite_count == catalog.rewrite_count
             && self.time <= time
             && self.same_child(child)
             && parent.has_same_state(&self.parent)
@@ -354,7 +354,7 @@ impl MergePlan {
     ) -> Result<MergePlan, PlanError> {
         let pair = MergeSides::new(context, self.child.id, self.merge, who)?;
         // Rows were moved, or the clock was set back: nothing of it can be kept.
-        let is_in_place = self.rewrites == context.catalog.rewrites && self.time <= context.time;
+        let is_in_place = self.rewrite_count == context.catalog.rewrite_count && self.time <= context.time;
         if !is_in_place || !self.same_child(&pair.child) || !self.same_rules(&pair.child, &pair.parent) {
             return MergePlan::new(context, self.child.id, self.merge, who, merge_budget);
         }

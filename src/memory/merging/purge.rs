@@ -93,9 +93,9 @@ pub struct PurgePlan {
     states: HashMap<(*const BranchVersion, bool), PurgedState>,
     /// The rows of each segment that go by their hash, found once for all states.
     rows: HashMap<Hash, Arc<[u32]>>,
-    /// Files of earlier states that were read, and [`Catalog::rewrites`] at that time.
+    /// Files of earlier states that were read, and [`Catalog::rewrite_count`] at that time.
     state_files: HashMap<Hash, Arc<Vec<KeyedState>>>,
-    rewrites: u64,
+    rewrite_count: u64,
     time: Time,
 }
 
@@ -132,7 +132,7 @@ impl PurgePlan {
             states: HashMap::new(),
             rows: HashMap::new(),
             state_files: HashMap::new(),
-            rewrites: 0,
+            rewrite_count: 0,
             time,
         }
     }
@@ -158,11 +158,11 @@ impl PurgePlan {
     /// can't be read.
     pub fn find_affected(&mut self, catalog: &Catalog) -> Result<PurgeEffects, Error> {
         let root = catalog.branch(self.branch)?.root;
-        if self.rewrites != catalog.rewrites {
+        if self.rewrite_count != catalog.rewrite_count {
             // A compaction moves what a file of states refers to and leaves the file its name, so what was read before
             // leads to segments and packs that are removed.
             self.state_files.clear();
-            self.rewrites = catalog.rewrites;
+            self.rewrite_count = catalog.rewrite_count;
         }
         let mut purged = PurgeEffects::default();
         for branch in catalog.branches.values() {

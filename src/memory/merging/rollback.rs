@@ -88,8 +88,8 @@ impl Command for RollBackBranch {
 /// A rollback that was worked out on one state of a branch; under the lock it holds only for that one.
 pub struct RollbackPlan {
     branch: BranchRef,
-    /// [`Catalog::rewrites`] when it was worked out: after another one its state may be in files that are going.
-    rewrites: u64,
+    /// [`Catalog::rewrite_count`] when it was worked out: after another one its state may be in files that are going.
+    rewrite_count: u64,
     source: StateSource,
     /// The entry of the source: another checkpoint may get its label meanwhile.
     source_seq: u64,
@@ -132,7 +132,7 @@ impl RollbackPlan {
         };
         Ok(RollbackPlan {
             branch: branch.clone(),
-            rewrites: context.catalog.rewrites,
+            rewrite_count: context.catalog.rewrite_count,
             source: source.clone(),
             source_seq,
             base,
@@ -164,7 +164,7 @@ impl RollbackPlan {
         let base = with_base_files(branch, &outcome.base, base.map_err(tree_error)?);
         Ok(RollbackPlan {
             branch: branch.clone(),
-            rewrites: context.catalog.rewrites,
+            rewrite_count: context.catalog.rewrite_count,
             source: source.clone(),
             source_seq,
             base,
@@ -191,7 +191,7 @@ impl RollbackPlan {
         let same_source =
             catalog.resolve_source(branch, &self.source).is_ok_and(|found| found.source_seq == self.source_seq);
         // A compaction moves rows without changing a head, and this state may lead to rows in files that are going.
-        let is_in_place = self.rewrites == catalog.rewrites;
+        let is_in_place = self.rewrite_count == catalog.rewrite_count;
         // It is later where the clock was set back since, and a log record can't say so.
         same_source
             && is_in_place

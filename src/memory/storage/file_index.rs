@@ -34,7 +34,7 @@ struct FileIndexState {
     /// Files that the manifest on disk names: an opening after a crash needs them.
     manifest_names: Vec<Hash>,
     /// Purges so far: what was read before one is not indexed after it.
-    purges: u64,
+    purge_count: u64,
 }
 
 /// How much is claimed at once: a claim ends at the first of its limits.
@@ -54,7 +54,7 @@ pub(in crate::memory) struct IndexClaim<'a> {
     /// Contents to index, within the limits of the claim; each once.
     pub contents: Vec<IndexableContent>,
     keys: Vec<IndexKey>,
-    purges: u64,
+    purge_count: u64,
 }
 
 impl Drop for IndexClaim<'_> {
@@ -105,13 +105,13 @@ impl FileIndex {
 
     /// Returns how many purges there were; what is claimed or kept must have been looked up after the last one.
     pub fn purge_count(&self) -> u64 {
-        self.state.lock().purges
+        self.state.lock().purge_count
     }
 
     /// Notes that contents were purged: what somebody is indexing right now does not count.
     pub fn note_purge(&self) {
         let mut state = self.state.lock();
-        state.purges += 1;
+        state.purge_count += 1;
         // A purge may have taken away what could not be read, so each content gets another try.
         state.unreadable.clear();
     }
@@ -156,10 +156,10 @@ impl FileIndex {
     pub fn claim(
         &self,
         wanted: impl Iterator<Item = IndexableContent>,
-        purges: u64,
+        purge_count: u64,
         limits: ClaimLimits,
     ) -> IndexClaim<'_> {
-        let mut claim = IndexClaim { index: self, contents: Vec::new(), keys: Vec::new(), purges };
+        let mut claim = IndexClaim { index: self, contents: Vec::new(), keys: Vec::new(), purge_count };
         let mut taken = 0;
         let may_claim = |content: &IndexableContent| limits.allows_larger || content.bytes() <= limits.bytes;
         for content in wanted.filter(may_claim) {
@@ -182,7 +182,7 @@ impl FileIndex {
         let mut state = self.state.lock();
         // Compared under the lock that changes the set: a purge in between has looked through the segments that were
         // there.
-        if claim.purges == state.purges {
+        if claim.purge_count == state.purge_count {
             for (key, error) in &indexed.failed {
                 log::warn!("a file could not be read and is not found by its words: {error}");
                 state.unreadable.insert(*key);

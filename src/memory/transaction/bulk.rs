@@ -70,8 +70,8 @@ pub struct BulkCommit {
     segment: Arc<Segment>,
     deletes: Arc<HashSet<Arc<str>>>,
     branch: BranchRef,
-    /// [`Catalog::rewrites`] when it was worked out: after another one its state may be in files that are going.
-    rewrites: u64,
+    /// [`Catalog::rewrite_count`] when it was worked out: after another one its state may be in files that are going.
+    rewrite_count: u64,
     state: BranchVersion,
     deleted: u64,
     /// When it was worked out; deletes are of this moment.
@@ -107,7 +107,7 @@ impl BulkCommit {
         }
         // Rows come after deletes, here and in a replay alike: an id that is in both is written.
         state.put_segment(&segment)?;
-        Ok(BulkCommit { segment, deletes, branch, rewrites: catalog.rewrites, state, deleted, time })
+        Ok(BulkCommit { segment, deletes, branch, rewrite_count: catalog.rewrite_count, state, deleted, time })
     }
 
     /// Works it out again for what has changed in the branch since; [`PlanError::Exceeded`] where that is more than
@@ -141,7 +141,15 @@ impl BulkCommit {
         // Records alone were worked out; the files are those of the branch as it is by now.
         state.set_files(branch.state.files().clone());
         let (segment, deletes) = (self.segment.clone(), self.deletes.clone());
-        Ok(Some(BulkCommit { segment, deletes, branch, rewrites: self.rewrites, state, deleted, time: self.time }))
+        Ok(Some(BulkCommit {
+            segment,
+            deletes,
+            branch,
+            rewrite_count: self.rewrite_count,
+            state,
+            deleted,
+            time: self.time,
+        }))
     }
 
     /// Returns whether the branch has the state that this was worked out on, in the same files, for an entry of that
@@ -154,7 +162,7 @@ impl BulkCommit {
     /// Returns whether what it was worked out from is still in the same files, and its deletes are not later than an
     /// entry of that time.
     pub fn is_in_place(&self, catalog: &Catalog, time: Time) -> bool {
-        self.rewrites == catalog.rewrites && self.time <= time
+        self.rewrite_count == catalog.rewrite_count && self.time <= time
     }
 
     /// Computes the commit anew on this catalog, with `time` for its deletes. Fails as [`BulkCommit::new`] does.

@@ -35,7 +35,7 @@ struct CachedViews {
     /// Grows with each change of what is kept.
     changes: u64,
     /// How often all was let go of.
-    clears: u64,
+    clear_count: u64,
 }
 
 impl FileViews {
@@ -56,13 +56,13 @@ impl FileViews {
 
     /// Returns how often all views were let go of.
     fn clear_count(&self) -> u64 {
-        self.0.lock().clears
+        self.0.lock().clear_count
     }
 
-    /// Keeps what was looked up when all views had been let go of `clears` times; nothing where they have been since.
-    fn put(&self, view: &View, files: Arc<VisibleFiles>, clears: u64) {
+    /// Keeps what was looked up when all views had been let go of `clear_count` times; nothing where they have been since.
+    fn put(&self, view: &View, files: Arc<VisibleFiles>, clear_count: u64) {
         let mut kept = self.0.lock();
-        if kept.clears != clears {
+        if kept.clear_count != clear_count {
             return;
         }
         kept.uses += 1;
@@ -82,7 +82,7 @@ impl FileViews {
     pub fn clear(&self) {
         let mut kept = self.0.lock();
         kept.changes += 1;
-        kept.clears += 1;
+        kept.clear_count += 1;
         let was = std::mem::take(&mut kept.views);
         drop(kept);
         drop(was);
@@ -136,18 +136,18 @@ impl Memory {
 
     fn visible_files_once(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
         // Noted first: what is looked up before a purge may hold what that takes out.
-        let (clears, set) = (self.file_views.clear_count(), self.storage.file_index.segment_set());
+        let (clear_count, set) = (self.file_views.clear_count(), self.storage.file_index.segment_set());
         let Some(ViewFiles { tree, hidden, bases }) = self.view_files(view)? else { return Ok(None) };
         let base = bases.iter().find_map(|view| self.file_views.get(view));
         if let Some(kept) = base.as_ref().filter(|kept| kept.is_current_for(&tree, &hidden, &set)) {
             if self.file_views.get(view).is_none() {
-                self.file_views.put(view, kept.clone(), clears);
+                self.file_views.put(view, kept.clone(), clear_count);
             }
             return Ok(Some(kept.clone()));
         }
         let none = || Arc::new(VisibleFiles::none(hidden.clone()));
         let files = Arc::new(base.unwrap_or_else(none).updated_for(&tree, &hidden, &set)?);
-        self.file_views.put(view, files.clone(), clears);
+        self.file_views.put(view, files.clone(), clear_count);
         Ok(Some(files))
     }
 
@@ -170,10 +170,10 @@ impl Memory {
         view: &View,
         reader: &Credentials,
     ) -> Result<Option<SearchableFiles>, Error> {
-        let (owner, purges) = (self.info(view.branch())?.uid, self.storage.file_index.purge_count());
+        let (owner, purge_count) = (self.info(view.branch())?.uid, self.storage.file_index.purge_count());
         let Some(mut files) = self.visible_files(view)? else { return Ok(None) };
         if files.counts().1 > 0 {
-            self.index_now(&files, purges)?;
+            self.index_now(&files, purge_count)?;
             files = self.visible_files(view)?.unwrap_or(files);
             if files.counts().1 > 0 {
                 self.maintenance.file_indexer.wake(view.branch());
@@ -184,9 +184,9 @@ impl Memory {
     }
 
     /// Indexes what is not indexed yet, as far as that is little, and waits a moment for what others are at.
-    fn index_now(&self, files: &VisibleFiles, purges: u64) -> Result<(), Error> {
+    fn index_now(&self, files: &VisibleFiles, purge_count: u64) -> Result<(), Error> {
         let index = &self.storage.file_index;
-        let claim = index.claim(files.unindexed(), purges, INLINE);
+        let claim = index.claim(files.unindexed(), purge_count, INLINE);
         let bytes = claim.contents.iter().map(IndexableContent::bytes).sum();
         // Without memory to spare it goes on with what is indexed.
         if !claim.contents.is_empty() && self.admission.budget.admit(bytes).is_ok() {

@@ -96,7 +96,7 @@ impl Memory {
             let now = self.catalog().clone();
             // A compaction has moved the rows, or somebody else has archived some.
             let (Some(log), totals) = own_log(&now, branch)? else { return Err(Error::Gone) };
-            if now.rewrites != catalog.rewrites || totals.archived >= before {
+            if now.rewrite_count != catalog.rewrite_count || totals.archived >= before {
                 continue;
             }
             let totals = SharedLogTotals { archived: before - 1, archived_bytes, ..totals };
