@@ -69,10 +69,10 @@ impl Tree {
         Ok(self.delta_within(base, usize::MAX)?.unwrap_or_default())
     }
 
-    /// Like [`Tree::delta_from`], for a delta of up to `max_bytes`: none where it is longer. A longer one is not written to
+    /// Like [`Tree::delta_from`], for a delta of up to `bytes_max`: none where it is longer. A longer one is not written to
     /// its end, so that comparing a tree with many others takes no more memory than that. Fails as that does.
-    pub fn delta_within(&self, base: &Tree, max_bytes: usize) -> Result<Option<Vec<u8>>, TreeError> {
-        self.write_delta(base, ChunkNames::ByPlace(Table::default()), max_bytes)
+    pub fn delta_within(&self, base: &Tree, bytes_max: usize) -> Result<Option<Vec<u8>>, TreeError> {
+        self.write_delta(base, ChunkNames::ByPlace(Table::default()), bytes_max)
     }
 
     /// Like [`Tree::delta_within`], for [`Tree::with_held_delta`]: names chunks by their hashes and adds them to `held`, so that
@@ -82,16 +82,16 @@ impl Tree {
         &self,
         base: &Tree,
         held: &mut HeldChunks,
-        max_bytes: usize,
+        bytes_max: usize,
     ) -> Result<Option<Vec<u8>>, TreeError> {
-        self.write_delta(base, ChunkNames::ByHash(held), max_bytes)
+        self.write_delta(base, ChunkNames::ByHash(held), bytes_max)
     }
 
     fn write_delta(
         &self,
         base: &Tree,
         mut names: ChunkNames<'_>,
-        max_bytes: usize,
+        bytes_max: usize,
     ) -> Result<Option<Vec<u8>>, TreeError> {
         let (mut gone, mut changed) = (Vec::new(), Vec::new());
         // Orphans are not stored, so an inode that lost its last name counts as gone.
@@ -104,7 +104,7 @@ impl Tree {
                 (false, false) => {}
             }
             // Each of them takes a byte at least: two large trees are not compared to their ends.
-            if gone.len() + changed.len() > max_bytes {
+            if gone.len() + changed.len() > bytes_max {
                 return Ok(None);
             }
         }
@@ -117,7 +117,7 @@ impl Tree {
                 nodes.number(inode);
                 write_node(old, new, &mut names, &mut nodes)?;
             }
-            if nodes.as_slice().len() > max_bytes {
+            if nodes.as_slice().len() > bytes_max {
                 return Ok(None);
             }
         }
@@ -132,7 +132,7 @@ impl Tree {
             out.number(*inode);
         });
         out.raw(nodes.as_slice());
-        Ok(Some(out.finish()).filter(|delta| delta.len() <= max_bytes))
+        Ok(Some(out.finish()).filter(|delta| delta.len() <= bytes_max))
     }
 }
 

@@ -12,8 +12,8 @@ use engramfs::memory::{
 use crate::support::{environment, main_of, make_file, put, verify, who};
 
 const NOW: i64 = 1_800_000_000_000_000_000;
-const DAY: i64 = 24 * 3600 * 1_000_000_000;
-const CENTURY: i64 = 36_500 * DAY;
+const DAY_NANOS: i64 = 24 * 3600 * 1_000_000_000;
+const CENTURY_NANOS: i64 = 36_500 * DAY_NANOS;
 
 /// What the clock says, and by how much it is wrong.
 #[derive(Clone, Default)]
@@ -58,10 +58,10 @@ fn a_clock_that_is_set_while_serving_writes_nothing_until_it_is_right_again() {
     commit(&memory, "b").unwrap();
     let kept = memory.status(&View::Branch(main)).unwrap()["head"].as_str().unwrap().parse().unwrap();
     memory.rollback(&who(), main, "one").unwrap();
-    machine.wait(10 * DAY);
+    machine.wait(10 * DAY_NANOS);
     commit(&memory, "after ten days").unwrap();
     memory.rollback(&who(), main, "one").unwrap();
-    for wrong_by in [CENTURY, DAY + 1, -DAY - 1, i64::MAX - NOW - 20 * DAY] {
+    for wrong_by in [CENTURY_NANOS, DAY_NANOS + 1, -DAY_NANOS - 1, i64::MAX - NOW - 20 * DAY_NANOS] {
         machine.set(wrong_by);
         let tip = memory.tip();
         let error = commit(&memory, "b").unwrap_err();
@@ -74,7 +74,7 @@ fn a_clock_that_is_set_while_serving_writes_nothing_until_it_is_right_again() {
         assert_eq!(memory.tip(), tip);
     }
     memory.show(main, ShowTarget::Hash(kept), Viewer::UNRESTRICTED).unwrap();
-    machine.set(DAY);
+    machine.set(DAY_NANOS);
     commit(&memory, "a day").unwrap();
     machine.set(0);
     commit(&memory, "again").unwrap();
@@ -87,7 +87,9 @@ fn a_clock_that_is_set_while_serving_writes_nothing_until_it_is_right_again() {
 fn entries_are_a_nanosecond_apart_where_the_clock_stands_still_or_goes_back() {
     let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
     let memory = machine.open(&disk);
-    for (id, wrong_by) in [("a", 0), ("b", 0), ("c", 0), ("d", -DAY / 2), ("e", -DAY / 2), ("f", DAY / 2)] {
+    for (id, wrong_by) in
+        [("a", 0), ("b", 0), ("c", 0), ("d", -DAY_NANOS / 2), ("e", -DAY_NANOS / 2), ("f", DAY_NANOS / 2)]
+    {
         machine.set(wrong_by);
         commit(&memory, id).unwrap();
     }
@@ -99,7 +101,7 @@ fn entries_are_a_nanosecond_apart_where_the_clock_stands_still_or_goes_back() {
     let times: Vec<i64> = memory.lineage_lines(main_of(&memory), false).unwrap().iter().map(nanos).collect();
     let last = times[times.len() - 6..].windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>();
     assert_eq!(last[..4], [1; 4], "the clock stood still, and then went back");
-    assert_eq!(times[times.len() - 1], NOW + DAY / 2, "it is ahead of the last entry again");
+    assert_eq!(times[times.len() - 1], NOW + DAY_NANOS / 2, "it is ahead of the last entry again");
 }
 
 #[test]
@@ -107,7 +109,7 @@ fn operations_of_before_the_jump_are_gathered_after_it() {
     let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
     let memory = machine.open(&disk);
     make_file(&memory, "f").unwrap();
-    machine.set(CENTURY);
+    machine.set(CENTURY_NANOS);
     memory.close().unwrap();
     drop(memory);
     assert_eq!(verify(&disk).unwrap()["unsigned"], 0);
@@ -116,7 +118,7 @@ fn operations_of_before_the_jump_are_gathered_after_it() {
 #[test]
 fn a_store_that_was_written_a_century_ahead_is_found_and_follows_the_clock_again_after_a_reset() {
     let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
-    machine.set(CENTURY);
+    machine.set(CENTURY_NANOS);
     let memory = machine.open(&disk);
     commit(&memory, "wrong").unwrap();
     memory.checkpoint(&who(), main_of(&memory), "then", None).unwrap();
@@ -152,7 +154,7 @@ fn a_store_that_was_written_a_century_ahead_is_found_and_follows_the_clock_again
 #[test]
 fn a_branch_that_was_made_while_the_clock_was_ahead_expires_once_its_ttl_is_over_after_a_reset() {
     let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
-    machine.set(CENTURY);
+    machine.set(CENTURY_NANOS);
     let memory = machine.open(&disk);
     let child = memory.fork(&who(), main_of(&memory), "child", None).unwrap();
     memory.set(&who(), child, Setting::Ttl, "1d").unwrap();
@@ -162,15 +164,15 @@ fn a_branch_that_was_made_while_the_clock_was_ahead_expires_once_its_ttl_is_over
     assert_eq!(memory.reset_clock(&who()).unwrap()["reset"], true);
     memory.gc(&who(), None, false).unwrap();
     assert!(memory.info(child).is_ok(), "its day begins with the reset");
-    machine.wait(2 * DAY);
+    machine.wait(2 * DAY_NANOS);
     memory.gc(&who(), None, false).unwrap();
     assert!(memory.info(child).is_err(), "its day is over");
 }
 
 #[test]
 fn a_clock_is_ahead_from_a_day_on() {
-    const SECOND: i64 = 1_000_000_000;
-    for (wrong_by, told) in [(DAY - SECOND, "ok"), (DAY + SECOND, "ahead")] {
+    const SECOND_NANOS: i64 = 1_000_000_000;
+    for (wrong_by, told) in [(DAY_NANOS - SECOND_NANOS, "ok"), (DAY_NANOS + SECOND_NANOS, "ahead")] {
         let (disk, machine) = (ForgetfulDisk::new(), Machine::default());
         machine.set(wrong_by);
         let memory = machine.open(&disk);

@@ -15,9 +15,9 @@ use crate::files::write;
 use crate::support::{Chance, delete, environment, main_of, put, rounds, verify};
 
 /// Nanoseconds of an hour.
-const HOUR: i64 = 3_600_000_000_000;
+const HOUR_NANOS: i64 = 3_600_000_000_000;
 /// How long an approval holds, as the contract says.
-const HOLDS: i64 = 24 * HOUR;
+const HOLDS: i64 = 24 * HOUR_NANOS;
 
 fn user(uid: u32) -> Actor {
     Actor { uid, gid: uid, name: format!("u{uid}").into() }
@@ -185,7 +185,7 @@ impl Attack {
             0..=1 => self.write(),
             2..=4 => self.propose(),
             5..=10 => self.review(),
-            11 => drop(self.clock.fetch_add(self.chance.below(30) as i64 * HOUR, Ordering::Relaxed)),
+            11 => drop(self.clock.fetch_add(self.chance.below(30) as i64 * HOUR_NANOS, Ordering::Relaxed)),
             12 if self.chance.one_in(3) => self.settings(),
             13 if self.is_proposed && self.chance.one_in(3) => {
                 self.memory.withdraw(&user(self.child.1), self.child.0).unwrap();

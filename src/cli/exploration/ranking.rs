@@ -10,8 +10,8 @@ const ENTRY_BYTES: usize = 60 << 10;
 /// Bytes of the longest note of a promote.
 const NOTE_BYTES: usize = 4 << 10;
 /// Characters of a candidate's own words, and of a command, in the table and in the log.
-const CANDIDATE_SHOWN: usize = 60;
-const COMMAND_SHOWN: usize = 500;
+const CANDIDATE_CHARS_MAX: usize = 60;
+const COMMAND_CHARS_MAX: usize = 500;
 
 /// What became of a candidate, as the table and the entry of the log say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl<'a> Ranking<'a> {
     /// Returns one line for each, under a line that names the columns.
     pub fn table(&self, exploration: &Exploration<'_>) -> String {
         let row = |(rank, candidate): &(Option<usize>, &CandidateResult)| {
-            let shown = first_words(&exploration.candidates[candidate.number], CANDIDATE_SHOWN);
+            let shown = first_words(&exploration.candidates[candidate.number], CANDIDATE_CHARS_MAX);
             let score = candidate.score.map_or_else(|| "-".to_owned(), |score| score.to_string());
             let rank = rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
             [rank, shown, score, candidate.outcome.word().to_owned(), describe(exploration, candidate)]
@@ -109,7 +109,7 @@ impl<'a> Ranking<'a> {
     pub fn note(&self, exploration: &Exploration<'_>) -> String {
         let mut note = format!("best of {} candidates:", self.0.len());
         for (rank, candidate) in &self.0 {
-            let shown = first_words(&exploration.candidates[candidate.number], CANDIDATE_SHOWN);
+            let shown = first_words(&exploration.candidates[candidate.number], CANDIDATE_CHARS_MAX);
             let place = match (rank, candidate.score) {
                 (Some(rank), Some(score)) => format!(" {rank}. {shown} ({score});"),
                 _ => format!(" {shown} ({});", candidate.outcome.word()),
@@ -126,7 +126,7 @@ impl<'a> Ranking<'a> {
     pub fn log_entry(&self, exploration: &Exploration<'_>) -> Value {
         let promoted = self.0.iter().find(|(_, candidate)| candidate.outcome == Outcome::Promoted);
         let shown =
-            |candidate: &CandidateResult| first_words(&exploration.candidates[candidate.number], CANDIDATE_SHOWN);
+            |candidate: &CandidateResult| first_words(&exploration.candidates[candidate.number], CANDIDATE_CHARS_MAX);
         let end = promoted.map_or_else(
             || "none was promoted".to_owned(),
             |(_, best)| format!("{} was promoted, with score {}", shown(best), best.score.unwrap_or_default()),
@@ -138,7 +138,7 @@ impl<'a> Ranking<'a> {
             let entry = json!({
                 "text": format!("explored {} candidates: {end}", self.0.len()), "kind": "explore",
                 "metadata": {
-                    "run": first_words(exploration.run, COMMAND_SHOWN), "score": first_words(exploration.score, COMMAND_SHOWN),
+                    "run": first_words(exploration.run, COMMAND_CHARS_MAX), "score": first_words(exploration.score, COMMAND_CHARS_MAX),
                     "candidates": self.0.len(), "ranking": ranking,
                 },
             });

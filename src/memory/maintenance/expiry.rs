@@ -296,19 +296,19 @@ mod tests {
 
     #[test]
     fn a_sweep_by_a_clock_that_was_ahead_does_not_put_off_the_next_ones() {
-        const HOUR: i64 = 3_600_000_000_000;
+        const HOUR_NANOS: i64 = 3_600_000_000_000;
         const INTERVAL: Duration = Duration::from_secs(60);
         let (who, clock) = (Actor { uid: 0, gid: 0, name: "root".into() }, TestClock::default());
         let disk = Arc::new(ForgetfulDisk::new());
         let memory = Memory::open_on(disk, OpenMode::Create, None, clock.environment(who.clone())).unwrap();
         let child = memory.fork(&who, memory.root("main").unwrap(), "child", None).unwrap();
         memory.set(&who, child, Setting::Ttl, "1h").unwrap();
-        clock.set_wrong_by(100_000 * HOUR);
+        clock.set_wrong_by(100_000 * HOUR_NANOS);
         memory.expire_if_due(INTERVAL).unwrap();
         clock.set_wrong_by(0);
         memory.expire_if_due(INTERVAL).unwrap();
         assert!(memory.catalog().branches.contains_key(&child), "neither by a wrong clock nor too early");
-        clock.advance(2 * HOUR);
+        clock.advance(2 * HOUR_NANOS);
         memory.expire_if_due(INTERVAL).unwrap();
         assert!(!memory.catalog().branches.contains_key(&child));
     }

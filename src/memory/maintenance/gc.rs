@@ -412,15 +412,15 @@ mod tests {
 
     #[test]
     fn a_collection_in_need_drops_no_state_by_a_clock_that_jumped() {
-        const DAY: i64 = 86_400_000_000_000;
+        const DAY_NANOS: i64 = 86_400_000_000_000;
         let (who, clock) = (Actor { uid: 0, gid: 0, name: "root".into() }, TestClock::default());
         let disk = Arc::new(ForgetfulDisk::new());
         let memory = Memory::open_on(disk, OpenMode::Create, None, clock.environment(who.clone())).unwrap();
         let main = memory.root("main").unwrap();
         let first = memory.commit(&who, main, put("first")).unwrap().entry;
-        clock.advance(DAY / 24);
+        clock.advance(DAY_NANOS / 24);
         memory.commit(&who, main, put("second")).unwrap();
-        clock.set_wrong_by(365 * DAY);
+        clock.set_wrong_by(365 * DAY_NANOS);
         memory.gc_on_full_disk(&mut memory.storage.manifest.lock()).unwrap();
         clock.set_wrong_by(0);
         memory.rollback(&who, main, &first.to_string()).unwrap();

@@ -155,7 +155,7 @@ struct Rotation {
     /// Segments that commands in them name, which a seal that fails has to keep from the sweep.
     journal_segments: HashSet<Hash>,
     /// The most bytes that the seal writes of what stood in them alone.
-    max_written_bytes: u64,
+    written_bytes_max: u64,
 }
 
 /// What is on disk before a seal, by which one that had no room for all of it is undone.
@@ -224,8 +224,8 @@ impl Memory {
         compaction: &Compaction,
         spare_bytes: u64,
     ) -> Result<Catalog, Error> {
-        let Rotation { manifest, journals, journal_segments, max_written_bytes } = self.rotate()?;
-        self.admission.room.note_rotation(max_written_bytes);
+        let Rotation { manifest, journals, journal_segments, written_bytes_max } = self.rotate()?;
+        self.admission.room.note_rotation(written_bytes_max);
         let (catalog, frees_files) =
             self.seal_rotated(stored, manifest, compaction, spare_bytes).inspect_err(|error| {
                 // The log records that name these segments are still the only reference to their rows, so a sweep must keep them.
@@ -312,11 +312,11 @@ impl Memory {
         let numbers = names.iter().filter_map(|name| Journal::parse_file_name(name));
         let journals = numbers.filter(|number| *number <= old.number()).collect();
         let new = Journal::create_after(&self.disk, &old, &self.environment.salt())?;
-        let max_written_bytes = self.waiting_bytes_max();
+        let written_bytes_max = self.waiting_bytes_max();
         let (new, manifest, journal_segments) = self.swap_journal(new)?;
         // The manifest names the new file, so the old one must be on the device first. Until then its log records need their segments.
         new.flush_previous().inspect_err(|_| self.storage.journal_segments.lock().extend(&journal_segments))?;
-        Ok(Rotation { manifest, journals, journal_segments, max_written_bytes })
+        Ok(Rotation { manifest, journals, journal_segments, written_bytes_max })
     }
 
     /// Puts a new journal file in place of the one in use.

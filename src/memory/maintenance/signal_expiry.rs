@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn signals_that_end_by_a_wrong_clock_are_removed_once_it_is_right() {
-        const HOUR: i64 = 3_600_000_000_000;
+        const HOUR_NANOS: i64 = 3_600_000_000_000;
         let (who, clock) = (Actor { uid: 0, gid: 0, name: "root".into() }, TestClock::default());
         let environment = clock.environment(who.clone());
         let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
@@ -185,10 +185,10 @@ mod tests {
         let (main, none) = (memory.root("main").unwrap(), BTreeSet::new());
         memory.set(&who, main, Setting::SignalTtl, "1h").unwrap();
         memory.claim_signal(&who, main, &"tea".into(), 0o644).unwrap();
-        clock.set_wrong_by(48 * HOUR);
+        clock.set_wrong_by(48 * HOUR_NANOS);
         assert!(memory.expire_or_retry(&none), "it is not tried again within a second");
         clock.set_wrong_by(0);
-        clock.advance(2 * HOUR);
+        clock.advance(2 * HOUR_NANOS);
         let next = memory.maintenance.signal_expiry.0.0.lock().next;
         assert!(next.is_some_and(|next| next <= memory.now()));
         assert!(!memory.expire_or_retry(&none));

@@ -80,8 +80,8 @@ impl TreeStore {
             let best = nearest.as_ref().map_or(usize::MAX, |found| found.delta.len() - 1);
             // One at a time, and none to its end that is too long: large trees have many snapshots that are nothing like
             // them.
-            let max_bytes = DELTA_BYTES_MAX.max(snapshot.bytes / 4).min(best);
-            if let Some(delta) = tree.delta_within(&snapshot.tree, max_bytes).map_err(tree_error)? {
+            let bytes_max = DELTA_BYTES_MAX.max(snapshot.bytes / 4).min(best);
+            if let Some(delta) = tree.delta_within(&snapshot.tree, bytes_max).map_err(tree_error)? {
                 nearest = Some(StoredTree { snapshot: snapshot.name, delta });
             }
         }

@@ -149,7 +149,7 @@ mod tests {
         BranchId, FILES_ROOT, FileName, FileOp, Kind, MergeVerb, NewInode, OpenMode, RecordEdit, RecordInput,
     };
 
-    const HOUR: i64 = 3600 * 1_000_000_000;
+    const HOUR_NANOS: i64 = 3600 * 1_000_000_000;
     /// Records, more than are merged or rolled back under the lock.
     const MANY: usize = 600;
 
@@ -165,7 +165,7 @@ mod tests {
         fn open(&self, disk: ForgetfulDisk, mode: OpenMode) -> Arc<Memory> {
             let clock = self.0.clone();
             let clock = move || {
-                let lead = if clock.1.fetch_sub(1, Ordering::Relaxed) > 0 { HOUR } else { 0 };
+                let lead = if clock.1.fetch_sub(1, Ordering::Relaxed) > 0 { HOUR_NANOS } else { 0 };
                 Time(1_800_000_000_000_000_000 + clock.0.fetch_add(1_000, Ordering::Relaxed) + lead)
             };
             let environment = Environment {

@@ -98,7 +98,7 @@ fn a_fork_inherits_the_lifetime_of_a_rule() {
 /// a fork or a pull writes nothing.
 #[test]
 fn a_lifetime_counts_from_the_last_write_or_merge_whatever_the_mtime() {
-    const MINUTE: i64 = 60_000_000_000;
+    const MINUTE_NANOS: i64 = 60_000_000_000;
     static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
     let disk = ForgetfulDisk::new();
     let memory = with_clock(&disk, &NOW);
@@ -114,12 +114,12 @@ fn a_lifetime_counts_from_the_last_write_or_merge_whatever_the_mtime() {
     long_ago(&memory, main, "tmp/copied");
     assert_eq!(gone_by_now(&memory), 0);
 
-    NOW.fetch_add(50 * MINUTE, Ordering::Relaxed);
+    NOW.fetch_add(50 * MINUTE_NANOS, Ordering::Relaxed);
     let fork = memory.fork(&who(), main, "x", None).unwrap();
     let puller = memory.fork(&who(), main, "puller", None).unwrap();
     write(&memory, fork, "tmp/merged", "x");
     long_ago(&memory, fork, "tmp/merged");
-    NOW.fetch_add(5 * MINUTE, Ordering::Relaxed);
+    NOW.fetch_add(5 * MINUTE_NANOS, Ordering::Relaxed);
     memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     memory.merge(&who(), puller, MergeVerb::Pull, false).unwrap();
     // What counts is stored.
@@ -128,32 +128,32 @@ fn a_lifetime_counts_from_the_last_write_or_merge_whatever_the_mtime() {
     let memory = with_clock(&disk, &NOW);
     let there = |memory: &Memory, branch| ["tmp/copied", "tmp/merged"].map(|path| read(memory, branch, path).is_some());
     assert_eq!(gone_by_now(&memory), 0);
-    NOW.fetch_add(6 * MINUTE, Ordering::Relaxed);
+    NOW.fetch_add(6 * MINUTE_NANOS, Ordering::Relaxed);
     assert_eq!(gone_by_now(&memory), 2, "the copy is an hour old in both branches");
     assert_eq!((there(&memory, main), there(&memory, puller)), ([false, true], [false, true]));
-    NOW.fetch_add(52 * MINUTE, Ordering::Relaxed);
+    NOW.fetch_add(52 * MINUTE_NANOS, Ordering::Relaxed);
     assert_eq!(gone_by_now(&memory), 0, "an hour after the write, and not yet after the merge");
-    NOW.fetch_add(3 * MINUTE, Ordering::Relaxed);
+    NOW.fetch_add(3 * MINUTE_NANOS, Ordering::Relaxed);
     assert_eq!(gone_by_now(&memory), 2);
     assert_eq!((there(&memory, main), there(&memory, puller)), ([false, false], [false, false]));
 }
 
 #[test]
 fn a_lifetime_begins_anew_where_a_merge_changes_a_file_that_was_there() {
-    const MINUTE: i64 = 60_000_000_000;
+    const MINUTE_NANOS: i64 = 60_000_000_000;
     static NOW: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
     let memory = with_clock(&ForgetfulDisk::new(), &NOW);
     let main = main_of(&memory);
     memory.set(&who(), main, Setting::Rules, "tmp/** text ttl=1h\n** text").unwrap();
     write(&memory, main, "tmp/a", "old");
     let fork = memory.fork(&who(), main, "x", None).unwrap();
-    NOW.fetch_add(50 * MINUTE, Ordering::Relaxed);
+    NOW.fetch_add(50 * MINUTE_NANOS, Ordering::Relaxed);
     write(&memory, fork, "tmp/a", "new");
-    NOW.fetch_add(5 * MINUTE, Ordering::Relaxed);
+    NOW.fetch_add(5 * MINUTE_NANOS, Ordering::Relaxed);
     memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
-    NOW.fetch_add(57 * MINUTE, Ordering::Relaxed);
+    NOW.fetch_add(57 * MINUTE_NANOS, Ordering::Relaxed);
     assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 0, "an hour after the write, not after the merge");
-    NOW.fetch_add(4 * MINUTE, Ordering::Relaxed);
+    NOW.fetch_add(4 * MINUTE_NANOS, Ordering::Relaxed);
     assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);
 }
 

@@ -18,7 +18,7 @@ use crate::support::{delete, environment, main_of, put, who};
 
 /// The clock of the history: it runs ahead until it is set right.
 static CLOCK: AtomicI64 = AtomicI64::new(1_700_000_000_000_000_000);
-const DAY: i64 = 86_400_000_000_000;
+const DAY_NANOS: i64 = 86_400_000_000_000;
 
 /// Makes a store at a folder that is empty.
 pub fn open(disk: &RealDisk) -> Arc<Memory> {
@@ -128,10 +128,10 @@ fn record(id: &str, n: u32) -> engramfs::memory::RecordEdit {
 
 /// Something is written a year ahead, and the clock is set right.
 fn clock(memory: &Memory, main: BranchId) {
-    CLOCK.fetch_add(365 * DAY, Ordering::Relaxed);
+    CLOCK.fetch_add(365 * DAY_NANOS, Ordering::Relaxed);
     let ahead = memory.commit(&who(), main, vec![record("ahead", 1)]);
     assert_eq!(ahead.map(drop).map_err(|error| error.kind()), Ok(()));
-    CLOCK.fetch_sub(365 * DAY, Ordering::Relaxed);
+    CLOCK.fetch_sub(365 * DAY_NANOS, Ordering::Relaxed);
     memory.reset_clock(&who()).unwrap();
 }
 
