@@ -16,7 +16,7 @@ use crate::memory::{BranchId, Memory, SharedLog, SharedLogEntryInput, SharedLogE
 use crate::sync::{Mutex, MutexGuard, Rank};
 
 /// Entries that one read of `unread` or `after/` shows, and that one write may bring.
-pub(super) const ENTRIES_AT_ONCE: u64 = 1000;
+pub(super) const BATCH_ENTRIES_MAX: u64 = 1000;
 
 /// Appends the lines of `log/append`: those of one write are one batch.
 pub(super) struct AppendFile;
@@ -52,7 +52,7 @@ impl LineProtocol for AppendFile {
 }
 
 fn append(context: &OpenContext, entries: &[SharedLogEntryInput]) -> RequestOutcome {
-    if entries.len() as u64 > ENTRIES_AT_ONCE {
+    if entries.len() as u64 > BATCH_ENTRIES_MAX {
         return Err(SharedLogError::TooMany(entries.len()).into());
     }
     context.check_writable()?;
@@ -71,8 +71,8 @@ impl OpenContext {
     pub fn log_lines(&self, node: &SharedNode) -> Result<CountedBuffer, Failure> {
         let log = self.log()?;
         self.count_buffer(match node {
-            SharedNode::Unread => log.lines_after(self.memory().cursor(self.branch())?, ENTRIES_AT_ONCE)?,
-            SharedNode::After(entry) => log.lines_after(*entry, ENTRIES_AT_ONCE)?,
+            SharedNode::Unread => log.lines_after(self.memory().cursor(self.branch())?, BATCH_ENTRIES_MAX)?,
+            SharedNode::After(entry) => log.lines_after(*entry, BATCH_ENTRIES_MAX)?,
             SharedNode::Last(count) => return self.last_lines(&log, *count),
             _ => Vec::new(),
         })
@@ -82,8 +82,8 @@ impl OpenContext {
     fn last_lines(&self, log: &SharedLog, count: u64) -> Result<CountedBuffer, Failure> {
         let (mut lines, mut read) = (self.buffer(), log.entries().saturating_sub(count));
         while read < log.entries() {
-            lines.extend(&log.lines_after(read, ENTRIES_AT_ONCE)?)?;
-            read += ENTRIES_AT_ONCE;
+            lines.extend(&log.lines_after(read, BATCH_ENTRIES_MAX)?)?;
+            read += BATCH_ENTRIES_MAX;
         }
         Ok(lines)
     }

@@ -147,7 +147,7 @@ pub struct SharedLogImport<'a> {
 }
 
 /// Entries and events of one commit, together: so many are held in memory.
-const ENTRIES_AT_ONCE: usize = 16_384;
+const BATCH_ENTRIES: usize = 16_384;
 
 impl SharedLogImport<'_> {
     /// Adds an entry, and what is to be remembered of its event. Every 16,384 of both are committed at once. Fails as a
@@ -158,7 +158,7 @@ impl SharedLogImport<'_> {
             self.batch.push(StampedRecord(version));
         }
         self.batch.push(entry);
-        if self.batch.len() < ENTRIES_AT_ONCE { Ok(()) } else { self.commit() }
+        if self.batch.len() < BATCH_ENTRIES { Ok(()) } else { self.commit() }
     }
 
     fn commit(&mut self) -> Result<(), Error> {

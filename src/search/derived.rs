@@ -6,7 +6,7 @@ use imbl::HashMap;
 
 use super::SearchError;
 use super::candidate_set::{CandidateSet, RowLocation};
-use super::scan::{CodeColumns, ROWS_AT_ONCE, Scan};
+use super::scan::{BATCH_ROWS, CodeColumns, Scan};
 use crate::branch::BranchVersion;
 use crate::object::Hash;
 use crate::record::{DerivedVector, Version};
@@ -96,9 +96,9 @@ impl Scan<'_> {
         let Some(file) = self.derived_file(layer).filter(|file| file.counts().embedded > 0) else { return Ok(()) };
         let derived = file.columns()?;
         let columns = CodeColumns::from_derived(&derived);
-        let (mut rows, mut numbers) = (Vec::with_capacity(ROWS_AT_ONCE), Vec::with_capacity(ROWS_AT_ONCE));
-        for start in (0..self.segment_rows(layer)).step_by(ROWS_AT_ONCE) {
-            self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
+        let (mut rows, mut numbers) = (Vec::with_capacity(BATCH_ROWS), Vec::with_capacity(BATCH_ROWS));
+        for start in (0..self.segment_rows(layer)).step_by(BATCH_ROWS) {
+            self.rows_in(layer, start..start + BATCH_ROWS as u32, &mut rows);
             rows.retain(|row| derived.number(*row).is_some());
             numbers.clear();
             numbers.extend(rows.iter().filter_map(|row| derived.number(*row)));
@@ -114,7 +114,7 @@ impl Scan<'_> {
     pub fn scan_recent(&self, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
         let Some(derived) = self.derived.filter(|derived| !derived.recent.is_empty()) else { return Ok(()) };
         for (at, version) in self.state.unsealed().values().enumerate() {
-            if at.is_multiple_of(ROWS_AT_ONCE) {
+            if at.is_multiple_of(BATCH_ROWS) {
                 self.check_time()?;
             }
             let Some(found) = derived.for_version(version) else { continue };

@@ -16,7 +16,7 @@ use crate::vector::{CodeProduct, PreparedVector};
 use roaring::RoaringBitmap;
 
 /// Rows between two looks at the clock.
-pub const ROWS_AT_ONCE: usize = 4096;
+pub const BATCH_ROWS: usize = 4096;
 
 /// Rows that are multiplied in one go.
 const ROWS_SIDE_BY_SIDE: usize = 256;

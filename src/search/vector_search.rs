@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::SearchError;
 use super::candidate_set::{CandidateSet, RowLocation};
-use super::scan::{CodeColumns, ROWS_AT_ONCE, ROWS_PER_SIEVE, Scan, Scored};
+use super::scan::{BATCH_ROWS, CodeColumns, ROWS_PER_SIEVE, Scan, Scored};
 use super::top::{Ranked, Top};
 use super::walk::walk;
 use crate::graph::{Beam, Slack};
@@ -138,7 +138,7 @@ fn rescore(scans: &[Scan<'_>], query: &PreparedVector, pool: CandidateSet) -> Re
         let scan = &scans[candidate.source];
         let later = candidates.get(number + VECTORS_AHEAD);
         later.into_iter().for_each(|later| scans[later.source].prefetch(&later.location));
-        if number.is_multiple_of(ROWS_AT_ONCE) {
+        if number.is_multiple_of(BATCH_ROWS) {
             scan.check_time()?;
         }
         // Bounds fall from here on. One that equals the worst score is still looked at: ids decide between equal
@@ -246,9 +246,9 @@ impl Scan<'_> {
         let replaces = self.derived_file(layer).filter(|file| file.counts().replaced > 0);
         let replaced = replaces.map(|file| file.columns()).transpose()?;
         let columns = CodeColumns::from_segment(&seen.segment)?;
-        let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
-        for start in (0..seen.segment.rows()).step_by(ROWS_AT_ONCE) {
-            self.rows_in(layer, start..start + ROWS_AT_ONCE as u32, &mut rows);
+        let mut rows = Vec::with_capacity(BATCH_ROWS);
+        for start in (0..seen.segment.rows()).step_by(BATCH_ROWS) {
+            self.rows_in(layer, start..start + BATCH_ROWS as u32, &mut rows);
             if let Some(derived) = &replaced {
                 // A vector that is older than its text does not count: its row was pooled above with the derived one.
                 rows.retain(|row| derived.number(*row).is_none());

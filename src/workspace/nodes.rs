@@ -10,7 +10,7 @@ use super::FileNode;
 
 /// Bits of a digit.
 const DIGIT_BITS: u32 = 4;
-const WAYS: usize = 1 << DIGIT_BITS;
+const FANOUT: usize = 1 << DIGIT_BITS;
 
 /// The nodes of a tree by their numbers.
 #[derive(Clone, Default)]
@@ -23,8 +23,8 @@ pub(super) struct Nodes {
 /// What follows one digit. One that holds nothing is not there.
 #[derive(Clone)]
 enum Block {
-    Inner([Option<Arc<Block>>; WAYS]),
-    Leaf([Option<Arc<FileNode>>; WAYS]),
+    Inner([Option<Arc<Block>>; FANOUT]),
+    Leaf([Option<Arc<FileNode>>; FANOUT]),
 }
 
 /// A number under which two maps do not have the same node.
@@ -39,14 +39,14 @@ pub struct ChangedNode<'a> {
 
 /// Returns the digit of a number that counts on a level.
 fn digit(inode: u64, level: u32) -> usize {
-    (inode >> (DIGIT_BITS * level)) as usize % WAYS
+    (inode >> (DIGIT_BITS * level)) as usize % FANOUT
 }
 
 impl Block {
     fn new(level: u32) -> Arc<Block> {
         Arc::new(match level {
-            0 => Block::Leaf([const { None }; WAYS]),
-            _ => Block::Inner([const { None }; WAYS]),
+            0 => Block::Leaf([const { None }; FANOUT]),
+            _ => Block::Inner([const { None }; FANOUT]),
         })
     }
 }
@@ -102,7 +102,7 @@ impl Nodes {
             // It grows at the top: all numbers so far have 0 as their next digit.
             self.level += 1;
             if let Some(root) = self.root.take() {
-                let mut blocks = [const { None }; WAYS];
+                let mut blocks = [const { None }; FANOUT];
                 blocks[0] = Some(root);
                 self.root = Some(Arc::new(Block::Inner(blocks)));
             }
@@ -216,13 +216,13 @@ impl<'a> Iterator for DifferenceIter<'a> {
         loop {
             let pair = self.pairs.last_mut()?;
             let (old, new, level, digit) = (pair.old, pair.new, pair.level, pair.digit);
-            if digit == WAYS {
+            if digit == FANOUT {
                 self.pairs.pop();
                 continue;
             }
             // Counted up before a pair is pushed: once that one is done, this one goes on behind it.
             pair.digit += 1;
-            let number = pair.number * WAYS as u64 + digit as u64;
+            let number = pair.number * FANOUT as u64 + digit as u64;
             if level == 0 {
                 let node = |side: Option<LeveledBlock<'a>>| side.and_then(|side| side.node(digit));
                 let (old, new) = (node(old), node(new));

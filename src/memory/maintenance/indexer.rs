@@ -24,7 +24,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::vector::Metric;
 
 /// Steps of a build after which the thread looks whether it is to stop.
-const STEPS_AT_ONCE: usize = 64;
+const BATCH_STEPS: usize = 64;
 /// Steps of a build after which it is saved: so much work is lost at most when the process dies.
 const STEPS_BETWEEN_SAVES: usize = 100_000;
 /// Beside a large segment a graph pays from one in this many of the rows on that make a segment large: what the walk of the
@@ -75,7 +75,7 @@ impl Indexer {
         self.request(|requests| requests.has_work = true);
     }
 
-    /// Tells the thread to end: it does within [`STEPS_AT_ONCE`] steps, and keeps what it has built of a graph.
+    /// Tells the thread to end: it does within [`BATCH_STEPS`] steps, and keeps what it has built of a graph.
     pub(in crate::memory) fn stop(&self) {
         self.request(|requests| requests.stop = true);
     }
@@ -318,7 +318,7 @@ fn build(
     let kept = unfinished_graph::resume(disk, &name, metric, || rows, params);
     let mut builder = kept.unwrap_or_else(|| GraphBuilder::new(rows, metric, params));
     let mut saved = builder.steps_done();
-    while !builder.step(STEPS_AT_ONCE) {
+    while !builder.step(BATCH_STEPS) {
         let rows_done =
             builder.steps_done() as u64 * u64::from(task.segment.rows()) / builder.step_count().max(1) as u64;
         let stopped = !indexer.note_progress(name, rows_done);

@@ -43,7 +43,7 @@ const IDLE_GC_ONE_IN: u32 = 4;
 const WRITTEN_BYTES_MAX: u64 = 1 << 30;
 
 /// Branches that are moved with the writer's lock held, when a seal ends.
-const BRANCHES_AT_ONCE: usize = 16;
+const MOVED_UNDER_LOCK_MAX: usize = 16;
 
 /// How long operations on files may wait for the entry that commits them.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
@@ -367,7 +367,7 @@ impl Memory {
             let count = moves.catch_up(&mut moved, &seen, &present.branches)
                 + moves.catch_up_recent(&mut recent, &seen_recent, &present);
             (seen, seen_recent) = (present.branches, present.retained.recent);
-            if count <= BRANCHES_AT_ONCE {
+            if count <= MOVED_UNDER_LOCK_MAX {
                 break;
             }
         }

@@ -17,7 +17,7 @@ use crate::segment::{Row, SegmentError};
 
 /// Records that are planned between two pauses, and that one hash of the plan covers: a merge that is planned again after the
 /// parent has gone on hashes only the groups that hold one of its changes.
-const RECORDS_AT_ONCE: usize = 1024;
+const BATCH_RECORDS: usize = 1024;
 
 /// Gives the side chosen manually for a record; none where a version is not the one it was chosen for.
 type Resolved<'a> = &'a dyn Fn(&Decision) -> Option<Side>;
@@ -67,14 +67,14 @@ impl RecordMerge {
                 action.apply(&mut merged)?;
             }
             outcomes.push_back(PlannedRecord { action, decision });
-            if number % RECORDS_AT_ONCE == RECORDS_AT_ONCE - 1 {
+            if number % BATCH_RECORDS == BATCH_RECORDS - 1 {
                 merge_budget.pause();
             }
         }
         let (counts, hashes) = (Counts::default(), Vector::new());
         let mut plan = RecordMerge { changes: Arc::new(changes), outcomes, merged, child_receives, counts, hashes };
         plan.counts = plan.count(sides, merge_budget)?;
-        for number in 0..plan.changes.len().div_ceil(RECORDS_AT_ONCE) {
+        for number in 0..plan.changes.len().div_ceil(BATCH_RECORDS) {
             plan.hashes.push_back(plan.batch_hash(number)?);
         }
         Ok(plan)
@@ -104,7 +104,7 @@ impl RecordMerge {
         let mut plan = self.clone();
         let mut stale = BTreeSet::new();
         for id in touched {
-            stale.extend(plan.replan_record(&id, sides, strategy, resolved)?.map(|at| at / RECORDS_AT_ONCE));
+            stale.extend(plan.replan_record(&id, sides, strategy, resolved)?.map(|at| at / BATCH_RECORDS));
         }
         for number in stale {
             plan.hashes[number] = plan.batch_hash(number)?;
@@ -115,7 +115,7 @@ impl RecordMerge {
     /// Returns the hash of some records in order: of each its id and versions, and the decision where both sides changed it.
     fn batch_hash(&self, number: usize) -> Result<Hash, SegmentError> {
         let mut hasher = Hasher::new(&TAKEN);
-        for at in number * RECORDS_AT_ONCE..self.changes.len().min((number + 1) * RECORDS_AT_ONCE) {
+        for at in number * BATCH_RECORDS..self.changes.len().min((number + 1) * BATCH_RECORDS) {
             let change = &self.changes[at];
             match &self.outcomes[at].decision {
                 Some(decision) => plan_hash::add_decision(&mut hasher, decision),

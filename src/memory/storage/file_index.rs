@@ -11,7 +11,7 @@ use crate::segment::{DerivedFile, container_kind};
 use crate::sync::{Condvar, Mutex};
 
 /// So many segments of about one size become one, so that a query looks into few.
-const MERGED_AT_ONCE: usize = 8;
+const MERGE_FANOUT: usize = 8;
 /// Bytes up to which segments count as of one size; each next size is eight times as large.
 const FIRST_TIER_BYTES: u64 = 16 << 10;
 /// Bytes from which on a segment is merged no more, since that would write all of them again.
@@ -261,11 +261,11 @@ pub(in crate::memory) fn segments_to_merge(
     for segment in segments {
         if segment.bytes() < MERGED_BYTES_MAX {
             let tier =
-                (segment.bytes() / FIRST_TIER_BYTES).checked_ilog(MERGED_AT_ONCE as u64).map_or(0, |tier| tier + 1);
+                (segment.bytes() / FIRST_TIER_BYTES).checked_ilog(MERGE_FANOUT as u64).map_or(0, |tier| tier + 1);
             tiers.entry(tier).or_default().push(segment);
         }
     }
-    tiers.into_values().find(|tier| tier.len() >= MERGED_AT_ONCE).unwrap_or_default()
+    tiers.into_values().find(|tier| tier.len() >= MERGE_FANOUT).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub struct ExportCursors {
 /// How far marks lie apart.
 const MARK_BYTES: u64 = 1 << 20;
 /// Rows per look at the state; bounds what one read holds.
-const ROWS_AT_ONCE: usize = 512;
+const BATCH_ROWS: usize = 512;
 
 impl Snapshot {
     /// Returns the exact length of an export in bytes, without rendering it.
@@ -69,7 +69,7 @@ impl Snapshot {
         let (mut line, mut blocks) = (Vec::new(), Blocks::default());
         while filled < buf.len() {
             let mut seen = 0;
-            for row in self.state.rows(cursor.previous_id.as_deref())?.take(ROWS_AT_ONCE) {
+            for row in self.state.rows(cursor.previous_id.as_deref())?.take(BATCH_ROWS) {
                 let row = row?;
                 seen += 1;
                 let length = row_bytes(export, &row, &mut blocks)?;
@@ -90,7 +90,7 @@ impl Snapshot {
                 }
                 cursor = ExportCursor { export, offset: end, previous_id: Some(id) };
             }
-            if seen < ROWS_AT_ONCE {
+            if seen < BATCH_ROWS {
                 break;
             }
         }

@@ -18,7 +18,7 @@ const ROW_STEPS: usize = 64;
 /// What it takes to look one value up, in steps of the timer.
 const VALUE_STEPS: usize = 512;
 /// Values that are looked up at once.
-const VALUES_AT_ONCE: usize = 256;
+const BATCH_VALUES: usize = 256;
 
 impl Filter {
     /// Returns exactly the rows of a segment that match, those included that a branch does not see.
@@ -81,7 +81,7 @@ impl Predicate {
                     true => RowSet::none(),
                     false => facets.rows_equal_to_any(key, operands),
                 };
-                operands.chunks(VALUES_AT_ONCE).map(some).fold(facets.rows_equal_to_any(key, &[]), RowSet::or)
+                operands.chunks(BATCH_VALUES).map(some).fold(facets.rows_equal_to_any(key, &[]), RowSet::or)
             }
             Self::Order(operand, wanted) => facets.rows_in_bounds(key, &[Bound { operand, wanted: *wanted }]),
         }

@@ -13,7 +13,7 @@ use crate::record::DerivedVector;
 use crate::segment::{DerivableTexts, Segment};
 
 /// Texts that are looked for at a time, so that those of new records come before the rest.
-pub(super) const TEXTS_AT_ONCE: usize = 512;
+pub(super) const BATCH_TEXTS: usize = 512;
 
 /// A set of vectors, and below which root branches it counts, or is to.
 pub(super) struct EmbeddingGoal {
@@ -75,7 +75,7 @@ impl Memory {
                 Some(vector) => found.push((hash, Arc::new(DerivedVector::new(vector)))),
                 None => texts.push((hash, text.to_owned())),
             }
-            if texts.len() == TEXTS_AT_ONCE {
+            if texts.len() == BATCH_TEXTS {
                 break;
             }
         }
@@ -104,7 +104,7 @@ impl Memory {
         }
         let (mut wanted, mut texts, mut has_new) = (HashSet::new(), Vec::new(), file.is_none());
         DerivableTexts::read(&segment, |row, hash, text| {
-            if seen.contains(row) && texts.len() < TEXTS_AT_ONCE && wanted.insert(hash) {
+            if seen.contains(row) && texts.len() < BATCH_TEXTS && wanted.insert(hash) {
                 if vectors.recent.contains_key(&hash) {
                     has_new = true;
                 } else if !slot.is_refused(&hash) {

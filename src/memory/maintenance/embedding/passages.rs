@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::EmbedderSlot;
-use super::collect::{EmbeddingGoal, EmbeddingTask, TEXTS_AT_ONCE};
+use super::collect::{BATCH_TEXTS, EmbeddingGoal, EmbeddingTask};
 use super::worker::UNWRITTEN_MIN;
 use crate::file_index::{Credentials, IndexSegment, PermittedFiles, VisiblePart};
 use crate::memory::admission::disk_room::DiskReservation;
@@ -87,7 +87,7 @@ impl Memory {
         let file = part.segment.derived().get(&vectors.embedder);
         let columns = file.as_ref().map(|file| file.columns()).transpose()?;
         for row in part.visible_rows() {
-            if search.texts.len() == TEXTS_AT_ONCE {
+            if search.texts.len() == BATCH_TEXTS {
                 break;
             }
             let place = part.segment.passage_place(row)?;
