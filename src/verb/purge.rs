@@ -35,6 +35,6 @@ pub(super) const PURGE: VerbSpec = VerbSpec {
 
 fn purge(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let VerbContext { memory, actor, branch, .. } = *context;
-    let options = PurgeOptions { copies: arguments.is_set(&COPIES), dry_run: arguments.is_set(&DRY_RUN) };
+    let options = PurgeOptions { with_copies: arguments.is_set(&COPIES), dry_run: arguments.is_set(&DRY_RUN) };
     Ok(VerbAnswer::Line(memory.purge(actor, branch, arguments.values(&ITEMS), options)?.to_string()))
 }

@@ -11,7 +11,7 @@ use engramfs::memory::{
 use crate::files::{read, rename, write};
 use crate::support::{Chance, delete, environment, holding, main_of, open, open_on, put, rounds, texts, verify, who};
 
-const WITH_COPIES: PurgeOptions = PurgeOptions { copies: true, dry_run: false };
+const WITH_COPIES: PurgeOptions = PurgeOptions { with_copies: true, dry_run: false };
 const NEEDLE: &str = "hunter2-correct-horse";
 
 fn say(memory: &Memory, branch: BranchId, id: &str, text: &str) {
@@ -182,7 +182,7 @@ fn copies_stay_and_are_told_unless_they_are_asked_for() {
     memory.checkpoint(&who(), main, "both", None).unwrap();
     let items = ["password".to_owned(), "files/a.txt".to_owned(), "nothing".to_owned()];
     let version = memory.last_seq();
-    let dry = memory.purge(&who(), main, &items, PurgeOptions { dry_run: true, copies: false }).unwrap();
+    let dry = memory.purge(&who(), main, &items, PurgeOptions { dry_run: true, with_copies: false }).unwrap();
     assert_eq!((memory.last_seq(), dry["entry"].is_null()), (version, true));
     let report = memory.purge(&who(), main, &items, PurgeOptions::default()).unwrap();
     for report in [dry, report] {
@@ -210,7 +210,7 @@ fn copies_in_branches_of_others_are_told_to_root_and_the_owner_of_main_alone() {
     say(&memory, of_bob, "twin", NEEDLE);
     say(&memory, of_eve, "eves", NEEDLE);
     for (caller, told) in [(&root, vec!["eves", "twin"]), (&who(), vec!["eves", "twin"]), (&bob, vec!["twin"])] {
-        let dry_run = PurgeOptions { dry_run: true, copies: false };
+        let dry_run = PurgeOptions { dry_run: true, with_copies: false };
         let report = memory.purge(caller, of_bob, &["password".to_owned()], dry_run).unwrap();
         assert_eq!(report["copies"], serde_json::json!(told), "uid {}", caller.uid);
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{Chance, holding, main_of, open, put, rounds, verify, who};
 
 const NEEDLE: &str = "hunter2-correct-horse";
-const WITH_COPIES: PurgeOptions = PurgeOptions { copies: true, dry_run: false };
+const WITH_COPIES: PurgeOptions = PurgeOptions { with_copies: true, dry_run: false };
 
 fn append(memory: &Memory, branch: BranchId, lines: &[&str]) {
     let entries: Vec<_> = lines.iter().map(|line| SharedLogEntryInput::parse(line).unwrap()).collect();
@@ -181,7 +181,8 @@ fn a_purged_signal_is_gone_with_all_values_that_it_had() {
     memory.write_signal(&who(), main, SignalId { key: &key, created: signal.created }, b"replaced").unwrap();
     memory.seal().unwrap();
     let item = "shared/signals/key";
-    let would = memory.purge(&who(), main, &[item.to_owned()], PurgeOptions { dry_run: true, copies: false }).unwrap();
+    let would =
+        memory.purge(&who(), main, &[item.to_owned()], PurgeOptions { dry_run: true, with_copies: false }).unwrap();
     assert_eq!((&would["items"], memory.signals(main).unwrap().len()), (&json!([item]), 1));
     let other = Actor { uid: 1001, ..who() };
     memory.purge(&other, main, &[item.to_owned()], PurgeOptions::default()).unwrap_err();

@@ -83,7 +83,7 @@ impl Drop for RetentionHold<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PurgeOptions {
     /// Takes copies, too: records of other ids and files elsewhere of the same content.
-    pub copies: bool,
+    pub with_copies: bool,
     /// Says what would go, and changes nothing; one at a time, as it reads every state that is kept.
     pub dry_run: bool,
 }
@@ -124,7 +124,7 @@ impl Memory {
         items: BTreeSet<Arc<str>>,
         options: PurgeOptions,
     ) -> Result<Value, Error> {
-        let mut search = PurgeSearch::new(items, options.copies);
+        let mut search = PurgeSearch::new(items, options.with_copies);
         if options.dry_run {
             let _tried = PurgeGuard::begin(&self.maintenance.purge.is_dry_running)?;
             return self.preview_purge(who, branch, &mut search);

@@ -130,7 +130,7 @@ mod tests {
         let main = memory.root("main").unwrap();
         memory.claim_signal(&who, main, &"tea".into(), 0o644).unwrap();
         let purge = || {
-            let options = PurgeOptions { dry_run: false, copies: false };
+            let options = PurgeOptions { dry_run: false, with_copies: false };
             memory.purge(&who, main, &["shared/signals/tea".into()], options)
         };
         let running = PurgeGuard::begin(&memory.maintenance.purge.is_running).unwrap();

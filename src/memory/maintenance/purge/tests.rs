@@ -190,7 +190,7 @@ fn one_dry_run_is_worked_out_at_a_time() {
     let memory = open(&ForgetfulDisk::new());
     let main = memory.root("main").unwrap();
     let dry_run = || {
-        let options = PurgeOptions { dry_run: true, copies: false };
+        let options = PurgeOptions { dry_run: true, with_copies: false };
         memory.purge(&who(), main, &["none".into()], options).unwrap_err().code()
     };
     assert_eq!(dry_run(), "nothing_to_purge");
