@@ -20,14 +20,14 @@
 
 use std::ops::RangeInclusive;
 
-const KIND: usize = 0;
-const LENGTH: usize = KIND + 1;
-const FLUSHED: usize = LENGTH + 4;
-const HEADER_CHECK: usize = FLUSHED + 8;
-const CHECK: usize = HEADER_CHECK + 4;
+const KIND_AT: usize = 0;
+const LENGTH_AT: usize = KIND_AT + 1;
+const FLUSHED_AT: usize = LENGTH_AT + 4;
+const HEADER_CHECK_AT: usize = FLUSHED_AT + 8;
+const CHECK_AT: usize = HEADER_CHECK_AT + 4;
 
 /// Bytes of a frame before its payload: header, the header's check and the payload's.
-pub const FRAME_HEADER_BYTES: usize = CHECK + 8;
+pub const FRAME_HEADER_BYTES: usize = CHECK_AT + 8;
 
 /// Bytes of the length, a little-endian u32, that the payload of content has in front of its head.
 pub(super) const HEAD_LENGTH_BYTES: usize = 4;
@@ -138,15 +138,15 @@ impl FrameChecksum {
     ) -> [u8; FRAME_HEADER_BYTES] {
         let length = parts.iter().map(|part| part.len()).sum::<usize>() + rest;
         let mut bytes = [0; FRAME_HEADER_BYTES];
-        bytes[KIND] = kind.code();
-        bytes[LENGTH..FLUSHED].copy_from_slice(&(length as u32).to_le_bytes());
-        bytes[FLUSHED..HEADER_CHECK].copy_from_slice(&flushed.to_le_bytes());
+        bytes[KIND_AT] = kind.code();
+        bytes[LENGTH_AT..FLUSHED_AT].copy_from_slice(&(length as u32).to_le_bytes());
+        bytes[FLUSHED_AT..HEADER_CHECK_AT].copy_from_slice(&flushed.to_le_bytes());
         // The header has a check of its own, so that a reader can trust the length before it has read so much.
         let header_check = self.header_check(offset, &bytes);
-        bytes[HEADER_CHECK..CHECK].copy_from_slice(&header_check);
+        bytes[HEADER_CHECK_AT..CHECK_AT].copy_from_slice(&header_check);
         // The header is hashed with the payload, so that a payload can't be put behind another header.
-        let check = self.whole_check(offset, &[&[&bytes[..CHECK]], parts].concat());
-        bytes[CHECK..].copy_from_slice(&check);
+        let check = self.whole_check(offset, &[&[&bytes[..CHECK_AT]], parts].concat());
+        bytes[CHECK_AT..].copy_from_slice(&check);
         bytes
     }
 
@@ -154,15 +154,15 @@ impl FrameChecksum {
     pub fn decode(&self, offset: u64, bytes: &[u8]) -> Option<FrameHeader> {
         let bytes: &[u8; FRAME_HEADER_BYTES] = bytes.get(..FRAME_HEADER_BYTES)?.try_into().ok()?;
         // A fuzzer would hardly ever make a check that holds, and see nothing of what is behind it.
-        if !cfg!(fuzzing) && bytes[HEADER_CHECK..CHECK] != self.header_check(offset, bytes) {
+        if !cfg!(fuzzing) && bytes[HEADER_CHECK_AT..CHECK_AT] != self.header_check(offset, bytes) {
             return None;
         }
         Some(FrameHeader {
-            kind: FrameKind::from_code(bytes[KIND]),
-            length_bytes: u32::from_le_bytes(bytes[LENGTH..FLUSHED].try_into().ok()?) as usize,
-            flushed_to: u64::from_le_bytes(bytes[FLUSHED..HEADER_CHECK].try_into().ok()?),
+            kind: FrameKind::from_code(bytes[KIND_AT]),
+            length_bytes: u32::from_le_bytes(bytes[LENGTH_AT..FLUSHED_AT].try_into().ok()?) as usize,
+            flushed_to: u64::from_le_bytes(bytes[FLUSHED_AT..HEADER_CHECK_AT].try_into().ok()?),
             offset,
-            checksum: u64::from_le_bytes(bytes[CHECK..].try_into().ok()?),
+            checksum: u64::from_le_bytes(bytes[CHECK_AT..].try_into().ok()?),
         })
     }
 
@@ -173,7 +173,7 @@ impl FrameChecksum {
             _ => Some(payload),
         };
         covered.is_some_and(|covered| {
-            let check = || self.whole_check(header.offset, &[&header_bytes[..CHECK], covered]);
+            let check = || self.whole_check(header.offset, &[&header_bytes[..CHECK_AT], covered]);
             cfg!(fuzzing) || header.checksum == u64::from_le_bytes(check())
         })
     }
@@ -182,11 +182,11 @@ impl FrameChecksum {
     /// one piece, for which no hasher with its stack of chunks is made.
     fn header_check(&self, offset: u64, bytes: &[u8; FRAME_HEADER_BYTES]) -> [u8; 4] {
         const OFFSET_BYTES: usize = 8;
-        let fields = &bytes[..HEADER_CHECK];
+        let fields = &bytes[..HEADER_CHECK_AT];
         let hash = match self {
             FrameChecksum::Unkeyed => blake3::hash(fields),
             FrameChecksum::Keyed(key) => {
-                let mut hashed = [0; OFFSET_BYTES + HEADER_CHECK];
+                let mut hashed = [0; OFFSET_BYTES + HEADER_CHECK_AT];
                 hashed[..OFFSET_BYTES].copy_from_slice(&offset.to_le_bytes());
                 hashed[OFFSET_BYTES..].copy_from_slice(fields);
                 blake3::keyed_hash(key, &hashed)
