@@ -16,6 +16,7 @@ use super::verify::{VerifyOptions, verify};
 use super::{CopyError, Error};
 use crate::disk::{Disk, RealDisk};
 use crate::journal::{Journal, JournalError, JournalFiles};
+use crate::object::TEMP_PREFIX;
 
 /// Copies that are tried, the first one among them; one is worthless once a seal came in between.
 const COPY_ATTEMPTS_MAX: usize = 20;
@@ -106,7 +107,7 @@ fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
         // The newest journal file first: what is written to the one before it precedes all that is copied of it.
         for name in store.list(folder)?.into_iter().rev() {
             // It is still being written, and nothing names it.
-            if name.starts_with("draft-") {
+            if name.starts_with(TEMP_PREFIX) {
                 continue;
             }
             match store.copy(&format!("{folder}/{name}"), &copy) {

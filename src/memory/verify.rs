@@ -27,7 +27,7 @@ use crate::disk::{Disk, RealDisk};
 use crate::file_index::IndexSegment;
 use crate::journal::{Journal, Replay};
 use crate::lineage::{PublicKey, SignedEntry};
-use crate::object::{BlobStore, Hash, SetHash};
+use crate::object::{BlobStore, Hash, SetHash, TEMP_PREFIX};
 use crate::segment::{self, Blocks, DerivedFile, GraphFile, Row, Segment};
 use crate::sync::Pool;
 use crate::workspace::{Pack, Packs, reachable_packs, verify_snapshot};
@@ -377,7 +377,7 @@ fn check_files(disk: &Arc<dyn Disk>, blobs: &BlobStore, loaded: &LoadedStore, tr
     for name in blobs.unreferenced(&live).map_err(io)? {
         // What a crash left is swept by gc; whatever else it is, it must at least be whole.
         let Ok(hash) = name.parse::<Hash>() else {
-            if name.starts_with("draft-") {
+            if name.starts_with(TEMP_PREFIX) {
                 continue;
             }
             return Err(Error::ForeignFile(format!("segments/{name}")));

@@ -14,24 +14,24 @@ use crate::disk::{Disk, DiskFile};
 use crate::sync::Mutex;
 
 /// Prefix of files that are still being written; what a crash left of them goes with the next sweep.
-const DRAFT: &str = "draft-";
+pub const TEMP_PREFIX: &str = "draft-";
 
 /// A folder of files that never change once they have their name.
 pub struct BlobStore {
     disk: Arc<dyn Disk>,
     folder: &'static str,
-    drafts: AtomicU64,
+    next_number: AtomicU64,
     fresh: Mutex<FreshNames>,
 }
 
 /// What a sweep leaves alone although nothing refers to it.
 #[derive(Default)]
 struct FreshNames {
-    /// Numbers of the drafts that are being written.
-    drafts: HashSet<u64>,
+    /// Numbers of the temporary files that are being written.
+    temporaries: HashSet<u64>,
     /// How many publish files.
     publishing: usize,
-    sweeping: bool,
+    is_sweeping: bool,
     /// Files that got their names while somebody published or a sweep ran.
     names: HashSet<Hash>,
 }
@@ -39,7 +39,7 @@ struct FreshNames {
 impl FreshNames {
     /// Forgets names that nobody is about to refer to any more.
     fn clear_if_idle(&mut self) {
-        if self.publishing == 0 && !self.sweeping {
+        if self.publishing == 0 && !self.is_sweeping {
             self.names.clear();
         }
     }
@@ -62,7 +62,7 @@ struct SweepGuard<'a>(&'a BlobStore);
 impl Drop for SweepGuard<'_> {
     fn drop(&mut self) {
         let mut fresh = self.0.fresh.lock();
-        fresh.sweeping = false;
+        fresh.is_sweeping = false;
         fresh.clear_if_idle();
     }
 }
@@ -78,26 +78,26 @@ impl BlobStore {
 
     /// Returns the blob store in a `folder` that is there already, and touches nothing.
     pub fn open_existing(disk: Arc<dyn Disk>, folder: &'static str) -> BlobStore {
-        BlobStore { disk, folder, drafts: AtomicU64::new(0), fresh: Mutex::default() }
+        BlobStore { disk, folder, next_number: AtomicU64::new(0), fresh: Mutex::default() }
     }
 
     /// Starts a file that has no name yet.
     ///
-    /// Names of drafts that a crash left are passed over. Other errors of the disk are returned as they are.
+    /// Names of temporary files that a crash left are passed over. Other errors of the disk are returned as they are.
     pub fn create(&self) -> io::Result<TempBlob<'_>> {
         loop {
-            let number = self.drafts.fetch_add(1, Ordering::Relaxed);
+            let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             // Noted before the file is there: a sweep that lists the file must find its number here.
-            self.fresh.lock().drafts.insert(number);
-            let path = format!("{}/{DRAFT}{number}", self.folder);
+            self.fresh.lock().temporaries.insert(number);
+            let path = format!("{}/{TEMP_PREFIX}{number}", self.folder);
             let made = self.disk.create(&path);
             if made.is_err() {
-                self.fresh.lock().drafts.remove(&number);
+                self.fresh.lock().temporaries.remove(&number);
             }
             match made {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
-                Ok(file) => return Ok(TempBlob { blobs: self, number, path, file, persisted: false }),
+                Ok(file) => return Ok(TempBlob { blobs: self, number, path, file, is_persisted: false }),
             }
         }
     }
@@ -118,24 +118,24 @@ impl BlobStore {
         PublishGuard(self)
     }
 
-    /// Removes what is not in `live`, drafts too, and returns how many bytes that freed. One sweep runs at a time.
+    /// Removes what is not in `live`, temporary files too, and returns how many bytes that freed. One sweep runs at a time.
     ///
     /// `live` is asked once the names in the blob store are known: what gets a name after that stays in any case.
     ///
     /// After an error some files may be gone already, all of them among those that were to go.
     pub fn sweep(&self, live: impl FnOnce() -> HashSet<Hash>) -> io::Result<u64> {
-        self.fresh.lock().sweeping = true;
+        self.fresh.lock().is_sweeping = true;
         let _sweeping = SweepGuard(self);
         let names = self.disk.list(self.folder)?;
         let (live, mut freed) = (live(), 0);
         for name in names.iter().filter(|name| !is_named(name, &live)) {
             let path = format!("{}/{name}", self.folder);
-            // A draft that has been listed may have its name by now, or be dropped.
+            // A temporary file that has been listed may have its name by now, or be dropped.
             let Some(bytes) = none_if_missing(self.disk.open(&path).and_then(|file| file.len()))? else { continue };
             // Under the lock: nobody gives the name again between the look and the removal.
             let fresh = self.fresh.lock();
-            let is_draft = name.strip_prefix(DRAFT).and_then(|number| number.parse().ok());
-            if is_draft.is_some_and(|number| fresh.drafts.contains(&number)) || is_named(name, &fresh.names) {
+            let number = name.strip_prefix(TEMP_PREFIX).and_then(|number| number.parse().ok());
+            if number.is_some_and(|number| fresh.temporaries.contains(&number)) || is_named(name, &fresh.names) {
                 continue;
             }
             if none_if_missing(self.disk.remove(&path))?.is_some() {
@@ -149,7 +149,7 @@ impl BlobStore {
         Ok(freed)
     }
 
-    /// Returns the names of all files that have one. Other files, such as drafts, are left out. Fails as `Disk::list`
+    /// Returns the names of all files that have one. Other files, such as temporary ones, are left out. Fails as `Disk::list`
     /// does, where the folder is missing or can't be read.
     pub fn names(&self) -> io::Result<HashSet<Hash>> {
         Ok(self.disk.list(self.folder)?.iter().filter_map(|name| name.parse().ok()).collect())
@@ -182,7 +182,7 @@ pub struct TempBlob<'a> {
     number: u64,
     path: String,
     file: Box<dyn DiskFile>,
-    persisted: bool,
+    is_persisted: bool,
 }
 
 impl TempBlob<'_> {
@@ -205,19 +205,19 @@ impl TempBlob<'_> {
             fresh.clear_if_idle();
         }
         self.blobs.disk.rename(&self.path, &self.blobs.path(name))?;
-        self.persisted = true;
+        self.is_persisted = true;
         self.blobs.disk.sync_dir(self.blobs.folder)
     }
 }
 
 impl Drop for TempBlob<'_> {
     fn drop(&mut self) {
-        if !self.persisted
+        if !self.is_persisted
             && let Err(error) = self.blobs.disk.remove(&self.path)
         {
             log::warn!("the unfinished file {} stays until the next sweep: {error}", self.path);
         }
-        self.blobs.fresh.lock().drafts.remove(&self.number);
+        self.blobs.fresh.lock().temporaries.remove(&self.number);
     }
 }
 
@@ -245,7 +245,7 @@ mod tests {
         let blobs = blobs();
         let (live, _dead) = (put(&blobs, 1), put(&blobs, 2));
         std::mem::forget(blobs.create().unwrap());
-        blobs.fresh.lock().drafts.clear();
+        blobs.fresh.lock().temporaries.clear();
         blobs.sweep(|| HashSet::from([live])).unwrap();
         assert_eq!(blobs.disk.list("segments").unwrap(), [live.to_string()]);
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_that_is_renamed_or_dropped_after_a_sweep_has_listed_it_fails_nothing() {
+    fn a_temporary_file_that_is_renamed_or_dropped_after_a_sweep_has_listed_it_fails_nothing() {
         let blobs = blobs();
         let dead = put(&blobs, 1);
         let (renamed, dropped) = (blobs.create().unwrap(), blobs.create().unwrap());

@@ -15,7 +15,7 @@ mod set_hash;
 mod stored_codes;
 mod time;
 
-pub use blob_store::{BlobStore, PublishGuard, TempBlob};
+pub use blob_store::{BlobStore, PublishGuard, TEMP_PREFIX, TempBlob};
 pub use codec::{CodecError, Reader, Writer};
 pub use hash::{Context, Hash, Hasher, ParseHashError};
 pub use set_hash::SetHash;

@@ -14,7 +14,7 @@ use super::write::{FreshEntries, write};
 use crate::disk::Disk;
 use crate::lineage::SignedEntry;
 use crate::memory::Error;
-use crate::object::{BlobStore, Hash};
+use crate::object::{BlobStore, Hash, TEMP_PREFIX};
 use crate::segment::Blocks;
 
 /// The folder of a store that they are in; a user may take files of it away.
@@ -30,7 +30,7 @@ pub(in crate::memory) struct MovedEntries {
 
 impl MovedEntries {
     /// Opens the files there are, none where the folder is missing. Kind `Damaged` where a file of it is not an
-    /// archive, drafts aside.
+    /// archive, temporary ones aside.
     pub fn open(disk: &Arc<dyn Disk>) -> Result<MovedEntries, Error> {
         let blobs = BlobStore::open_existing(disk.clone(), FOLDER);
         let names = match disk.list(FOLDER) {
@@ -39,7 +39,7 @@ impl MovedEntries {
         };
         let names = names
             .iter()
-            .filter(|name| !name.starts_with("draft-"))
+            .filter(|name| !name.starts_with(TEMP_PREFIX))
             .map(|name| name.parse::<Hash>().map_err(|_| Error::ForeignFile(format!("{FOLDER}/{name}"))));
         let files = names.map(|name| Archive::from_file(&blobs, name?)).collect::<Result<Vec<_>, _>>();
         let mut files = files?;
