@@ -129,18 +129,18 @@ impl VisiblePart {
     pub(super) fn show_rows(
         &mut self,
         rows: Range<u32>,
-        more: bool,
+        is_added: bool,
         totals: &mut CollectionTotals,
     ) -> Result<(), SegmentError> {
         let postings = self.segment.postings()?;
         for row in rows {
             let times = self.file_count(row);
-            let times = if more { times + 1 } else { times.saturating_sub(1) };
+            let times = if is_added { times + 1 } else { times.saturating_sub(1) };
             let shown = Arc::make_mut(&mut self.rows);
             _ = if times == 0 { shown.remove(row) } else { shown.insert(row) };
             _ = if times > 1 { self.repeated.insert(row, times) } else { self.repeated.remove(&row) };
             let length = u64::from(postings.length(row));
-            match more {
+            match is_added {
                 true => totals.add(postings.length(row)),
                 false => (totals.documents, totals.length) = (totals.documents - 1, totals.length - length),
             }

@@ -136,10 +136,10 @@ impl MemoryBudget {
         let (most, share) = (self.limit_bytes.load(Ordering::Relaxed), self.user_limit_bytes());
         let mut held = self.held.lock();
         let own = held.bytes_by_user.get(&uid).copied().unwrap_or(0);
-        let over = |limit_bytes, shared| OverBudget {
+        let over = |limit_bytes, is_shared| OverBudget {
             limit_bytes,
-            held_bytes: if shared { held.total_bytes } else { own },
-            shared,
+            held_bytes: if is_shared { held.total_bytes } else { own },
+            is_shared,
         };
         // The user's share is asked first, so that whoever has used it up is told so and not that all others took too
         // much.
@@ -175,7 +175,7 @@ impl MemoryGauge {
         }
         let over = held > self.limit_bytes;
         self.is_over.store(over, Ordering::Relaxed);
-        if over { Err(OverBudget { limit_bytes: self.limit_bytes, held_bytes: held, shared: true }) } else { Ok(()) }
+        if over { Err(OverBudget { limit_bytes: self.limit_bytes, held_bytes: held, is_shared: true }) } else { Ok(()) }
     }
 }
 
@@ -239,17 +239,17 @@ impl Drop for Reservation {
 /// Says that a buffer was not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OverBudget {
-    /// The limit in the way: that of the user, or with `shared` that of all together.
+    /// The limit in the way: that of the user, or with `is_shared` that of all together.
     pub limit_bytes: u64,
-    /// Bytes that the user, or with `shared` all together, held before.
+    /// Bytes that the user, or with `is_shared` all together, held before.
     pub held_bytes: u64,
     /// Whether it is the limit of all users together.
-    pub shared: bool,
+    pub is_shared: bool,
 }
 
 impl fmt::Display for OverBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whose = if self.shared { "all users together hold" } else { "this user holds" };
+        let whose = if self.is_shared { "all users together hold" } else { "this user holds" };
         let (held, limit) = (self.held_bytes >> 20, self.limit_bytes >> 20);
         write!(f, "{whose} {held} MiB of the server's memory and may hold {limit} MiB")
     }
@@ -272,9 +272,9 @@ mod tests {
     fn a_user_keeps_within_a_share_and_all_within_the_limit() {
         let budget = budget();
         let mut one = budget.reserve(1, 40).unwrap();
-        assert_eq!(one.grow(1), Err(OverBudget { limit_bytes: 40, held_bytes: 40, shared: false }));
+        assert_eq!(one.grow(1), Err(OverBudget { limit_bytes: 40, held_bytes: 40, is_shared: false }));
         let _two = budget.reserve(2, 40).unwrap();
-        assert!(budget.reserve(3, 30).is_err_and(|over| over.shared));
+        assert!(budget.reserve(3, 30).is_err_and(|over| over.is_shared));
         let _three = budget.reserve(3, 20).unwrap();
         one.resize(10).unwrap();
         assert!(budget.reserve(3, 20).is_ok());
@@ -300,7 +300,7 @@ mod tests {
         budget.admit(MEASURE_INTERVAL_BYTES).unwrap();
         taken.store(101, Ordering::Relaxed);
         budget.admit(1).unwrap();
-        assert!(budget.admit(MEASURE_INTERVAL_BYTES).is_err_and(|over| over.shared && over.held_bytes == 101));
+        assert!(budget.admit(MEASURE_INTERVAL_BYTES).is_err_and(|over| over.is_shared && over.held_bytes == 101));
         assert!(budget.reserve(1, 1).is_err());
         taken.store(99, Ordering::Relaxed);
         budget.admit(1).unwrap();

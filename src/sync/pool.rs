@@ -36,7 +36,7 @@ struct PoolState {
     /// How many of the idle ones were called and have not woken yet.
     waking: usize,
     /// The pool was dropped: threads end when nothing waits.
-    closed: bool,
+    is_closed: bool,
 }
 
 impl PoolState {
@@ -117,7 +117,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.0.state.lock().closed = true;
+        self.0.state.lock().is_closed = true;
         self.0.work.notify_all();
     }
 }
@@ -144,7 +144,7 @@ impl PoolShared {
             }
             // Asked with the lock held that `run` takes: a job that comes now finds this thread idle, or counts it as
             // gone.
-            if state.idle >= IDLE_MAX || state.closed {
+            if state.idle >= IDLE_MAX || state.is_closed {
                 state.threads -= 1;
                 return;
             }
@@ -154,7 +154,7 @@ impl PoolShared {
 
     fn wait_for_job<'a>(&self, mut state: MutexGuard<'a, PoolState>) -> MutexGuard<'a, PoolState> {
         state.idle += 1;
-        let mut state = self.work.wait_while(state, |state| state.waking == 0 && !state.closed);
+        let mut state = self.work.wait_while(state, |state| state.waking == 0 && !state.is_closed);
         state.waking = state.waking.saturating_sub(1);
         state.idle -= 1;
         state

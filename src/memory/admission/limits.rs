@@ -94,7 +94,7 @@ impl Memory {
             return Err(LimitError::FileNames(limit_bytes >> 20).into());
         }
         let uncounted = own.saturating_sub(held.bytes());
-        Ok(held.resize(own + more).map_err(|over| match over.shared {
+        Ok(held.resize(own + more).map_err(|over| match over.is_shared {
             true => over,
             // What a seal found and could not count is held, too; without it the user would seem to have room.
             false => OverBudget { held_bytes: over.held_bytes + uncounted, ..over },
@@ -195,7 +195,7 @@ mod tests {
             let parts = [free / 3, free / 3, free - free / 3 * 2];
             let held: Vec<Reservation> =
                 (1..).zip(parts).map(|(uid, bytes)| budget.reserve(uid, bytes).unwrap()).collect();
-            assert!(budget.reserve(4, 1).is_err_and(|over| over.shared), "{several_users}");
+            assert!(budget.reserve(4, 1).is_err_and(|over| over.is_shared), "{several_users}");
             drop(held);
             assert_eq!(memory.admission.files_held.retained_limit_bytes(), limit_bytes / 8, "of earlier states");
         }

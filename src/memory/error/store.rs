@@ -210,12 +210,12 @@ impl LimitError {
                 let Advice { kind, code, .. } = LimitError::Memory(*over).advice();
                 Advice::new(kind, code, "write the batch in several parts, each with a close or fsync")
             }
-            LimitError::Memory(OverBudget { shared: true, .. }) => Advice::new(
+            LimitError::Memory(OverBudget { is_shared: true, .. }) => Advice::new(
                 Kind::Full,
                 "memory_full",
                 "try again when others have closed their files, or mount with a larger --memory",
             ),
-            LimitError::Memory(OverBudget { shared: false, .. }) => Advice::new(
+            LimitError::Memory(OverBudget { is_shared: false, .. }) => Advice::new(
                 Kind::Quota,
                 "memory_share",
                 "read or close what is open, or remove files, checkpoints and branches with many files, temporaries from \

@@ -203,7 +203,7 @@ fn of_copying() -> [CopyError; 5] {
 }
 
 fn of_limits() -> [LimitError; 8] {
-    let over = |shared| OverBudget { limit_bytes: 1, held_bytes: 1, shared };
+    let over = |is_shared| OverBudget { limit_bytes: 1, held_bytes: 1, is_shared };
     [
         LimitError::Quota { path: text(), what: "bytes", held: 1, more: 1, limit: 1 },
         LimitError::Disk { missing_kib: 1, kept_kib: 1 },
