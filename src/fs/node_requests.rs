@@ -213,14 +213,14 @@ impl Filesystem {
     ///
     /// EOPNOTSUPP for what is generated and for names in `system.` or in no namespace.
     pub fn setxattr(&self, caller: Caller, ino: u64, name: &OsStr, value: &[u8], flags: i32) -> Result<(), Errno> {
-        let how = match flags {
+        let mode = match flags {
             0 => XattrMode::Any,
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Errno::EINVAL),
         };
         let node = self.nodes.node(ino)?;
-        let set = self.operations(&node).set_xattr(caller, name, value, how);
+        let set = self.operations(&node).set_xattr(caller, name, value, mode);
         self.audit_node(caller, &node, set)
     }
 

@@ -130,7 +130,7 @@ pub(super) trait NodeOperations {
     }
 
     /// Sets an extended attribute; EOPNOTSUPP where there are none.
-    fn set_xattr(&self, _caller: Caller, _name: &OsStr, _value: &[u8], _how: XattrMode) -> Result<(), Failure> {
+    fn set_xattr(&self, _caller: Caller, _name: &OsStr, _value: &[u8], _mode: XattrMode) -> Result<(), Failure> {
         Err(Errno::EOPNOTSUPP.into())
     }
 

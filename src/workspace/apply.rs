@@ -27,11 +27,11 @@ impl Tree {
             FileOp::Link { inode, parent, name } => self.link(*inode, *parent, name, time).map(|()| done(*inode)),
             FileOp::Unlink { parent, name, keep } => self.unlink(*parent, name, *keep, time),
             FileOp::Rmdir { parent, name, keep } => self.rmdir(*parent, name, *keep, time),
-            FileOp::Rename { parent, name, new_parent, new_name, how: RenameMode::Exchange, keep: _ } => {
+            FileOp::Rename { parent, name, new_parent, new_name, mode: RenameMode::Exchange, keep: _ } => {
                 self.exchange((*parent, name), (*new_parent, new_name), time).map(done)
             }
-            FileOp::Rename { parent, name, new_parent, new_name, how, keep } => {
-                let replace = *how == RenameMode::Plain;
+            FileOp::Rename { parent, name, new_parent, new_name, mode, keep } => {
+                let replace = *mode == RenameMode::Plain;
                 self.rename((*parent, name), (*new_parent, new_name), replace, *keep, time)
             }
             FileOp::Drop { inode } => {

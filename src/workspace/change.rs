@@ -33,8 +33,8 @@ impl Tree {
                 }
                 self.copy(&content, *from_offset, (*to, *to_offset), *length, time, packs).map(|()| *to)
             }
-            FileOp::SetXattr { inode, name, value, how } => {
-                self.set_xattr(*inode, name, value, *how, time).map(|()| *inode)
+            FileOp::SetXattr { inode, name, value, mode } => {
+                self.set_xattr(*inode, name, value, *mode, time).map(|()| *inode)
             }
             FileOp::RemoveXattr { inode, name } => {
                 // Checked first: a removal that changes nothing must not touch ctime either.
@@ -175,7 +175,7 @@ impl Tree {
         inode: u64,
         name: &[u8],
         value: &[u8],
-        how: XattrMode,
+        mode: XattrMode,
         time: Time,
     ) -> Result<(), TreeError> {
         let node = self.node(inode)?;
@@ -185,7 +185,7 @@ impl Tree {
         if value.len() > XATTR_BYTES_MAX {
             return Err(TreeError::AttributeTooLarge);
         }
-        match (how, node.xattr(name)) {
+        match (mode, node.xattr(name)) {
             (XattrMode::Create, Some(_)) => return Err(TreeError::Exists),
             (XattrMode::Replace, None) => return Err(TreeError::NoAttribute),
             _ => {}

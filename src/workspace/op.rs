@@ -100,7 +100,7 @@ pub enum FileOp<'a> {
     ///
     /// `NotFound` where nothing has the name, `Invalid` for a directory that would be below itself; `IsDirectory`,
     /// `NotDirectory` or `NotEmpty` where what has the new name can't be replaced.
-    Rename { parent: u64, name: FileName, new_parent: u64, new_name: FileName, how: RenameMode, keep: bool },
+    Rename { parent: u64, name: FileName, new_parent: u64, new_name: FileName, mode: RenameMode, keep: bool },
     /// Sets attributes. A size is `TooLarge` beyond 16 TiB, `IsDirectory` and `Invalid` for anything but a file.
     SetAttr { inode: u64, attrs: Attrs },
     /// Writes bytes at a place of a file; a gap in front of them reads as zeros. `TooLarge` where they would end behind
@@ -114,7 +114,7 @@ pub enum FileOp<'a> {
     Copy { from: u64, from_offset: u64, to: u64, to_offset: u64, length: u64 },
     /// Sets an extended attribute. `AttributeName` and `AttributeTooLarge` for more than 255 bytes and 64 KiB,
     /// `NoSpace` for more than 1 MiB of all attributes.
-    SetXattr { inode: u64, name: Vec<u8>, value: Vec<u8>, how: XattrMode },
+    SetXattr { inode: u64, name: Vec<u8>, value: Vec<u8>, mode: XattrMode },
     /// Removes an extended attribute; `NoAttribute` where there is none of that name.
     RemoveXattr { inode: u64, name: Vec<u8> },
     /// The last handle of an orphan is closed; of anything else nothing changes.

@@ -55,9 +55,9 @@ impl FileOp<'_> {
             FileOp::Rmdir { parent, name, keep } => {
                 out.byte(code::RMDIR).number(*parent).bytes(name).byte((*keep).into())
             }
-            FileOp::Rename { parent, name, new_parent, new_name, how, keep } => {
+            FileOp::Rename { parent, name, new_parent, new_name, mode, keep } => {
                 out.byte(code::RENAME).number(*parent).bytes(name).number(*new_parent).bytes(new_name);
-                out.byte(*how as u8).byte((*keep).into())
+                out.byte(*mode as u8).byte((*keep).into())
             }
             FileOp::SetAttr { inode, attrs } => {
                 out.byte(code::SET_ATTR).number(*inode);
@@ -75,8 +75,8 @@ impl FileOp<'_> {
             FileOp::Copy { from, from_offset, to, to_offset, length } => {
                 out.byte(code::COPY).number(*from).number(*from_offset).number(*to).number(*to_offset).number(*length)
             }
-            FileOp::SetXattr { inode, name, value, how } => {
-                out.byte(code::SET_XATTR).number(*inode).bytes(name).bytes(value).byte(*how as u8)
+            FileOp::SetXattr { inode, name, value, mode } => {
+                out.byte(code::SET_XATTR).number(*inode).bytes(name).bytes(value).byte(*mode as u8)
             }
             FileOp::RemoveXattr { inode, name } => out.byte(code::REMOVE_XATTR).number(*inode).bytes(name),
             FileOp::Drop { inode } => out.byte(code::DROP).number(*inode),
@@ -120,7 +120,7 @@ impl FileOp<'_> {
                 name: read_name(input)?,
                 new_parent: input.number()?,
                 new_name: read_name(input)?,
-                how: read_variant(&[RenameMode::Plain, RenameMode::NoReplace, RenameMode::Exchange], input)?,
+                mode: read_variant(&[RenameMode::Plain, RenameMode::NoReplace, RenameMode::Exchange], input)?,
                 keep: read_bool(input)?,
             },
             code::SET_ATTR => FileOp::SetAttr { inode, attrs: read_attrs(input)? },
@@ -143,7 +143,7 @@ impl FileOp<'_> {
                 inode,
                 name: input.bytes()?.to_vec(),
                 value: input.bytes()?.to_vec(),
-                how: read_variant(&[XattrMode::Any, XattrMode::Create, XattrMode::Replace], input)?,
+                mode: read_variant(&[XattrMode::Any, XattrMode::Create, XattrMode::Replace], input)?,
             },
             code::REMOVE_XATTR => FileOp::RemoveXattr { inode, name: input.bytes()?.to_vec() },
             code::DROP => FileOp::Drop { inode },

@@ -114,7 +114,7 @@ impl Past {
             edit(FileOp::Write { inode, offset: 1 << 21, bytes: bytes.into() }).unwrap();
             edit(FileOp::Link { inode, parent: FILES_ROOT, name: name(format!("link{number}").as_bytes()) }).unwrap();
             let value = vec![0xff, number as u8];
-            edit(FileOp::SetXattr { inode, name: b"user.tag".to_vec(), value, how: XattrMode::Any }).unwrap();
+            edit(FileOp::SetXattr { inode, name: b"user.tag".to_vec(), value, mode: XattrMode::Any }).unwrap();
         }
         if is_folder {
             let odd = name(b"odd \xff name");

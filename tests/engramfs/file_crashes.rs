@@ -86,7 +86,7 @@ fn perform(memory: &Memory, what: Do, unnamed: &mut u64) -> bool {
             name: name(from),
             new_parent: FILES_ROOT,
             new_name: name(to),
-            how: RenameMode::Plain,
+            mode: RenameMode::Plain,
             keep: false,
         }),
         Unlink(path) => {

@@ -94,8 +94,8 @@ fn only_those_whom_a_rule_names_may_write_there_and_the_refusal_is_an_entry() {
 
 pub fn rename(from: (u64, &str), to: (u64, &str)) -> FileOp<'static> {
     let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
-    let how = engramfs::memory::RenameMode::Plain;
-    FileOp::Rename { parent: from.0, name: name(from.1), new_parent: to.0, new_name: name(to.1), how, keep: false }
+    let mode = engramfs::memory::RenameMode::Plain;
+    FileOp::Rename { parent: from.0, name: name(from.1), new_parent: to.0, new_name: name(to.1), mode, keep: false }
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_log_that_may_only_be_appended_to_keeps_every_byte() {
             name: name(),
             new_parent: FILES_ROOT,
             new_name: name(),
-            how: engramfs::memory::RenameMode::Plain,
+            mode: engramfs::memory::RenameMode::Plain,
             keep: false,
         },
     ];
@@ -209,7 +209,7 @@ fn a_rollback_may_be_limited_to_files_at_some_paths() {
     let mark = |value: &str, mode: u32| {
         let inode = memory.files(&View::Branch(main)).unwrap().resolve(b"notes/a").unwrap();
         let (name, value, attrs) = (b"user.k".to_vec(), value.into(), Attrs { mode: Some(mode), ..Attrs::default() });
-        memory.edit(&who(), main, FileOp::SetXattr { inode, name, value, how: XattrMode::Any }).unwrap();
+        memory.edit(&who(), main, FileOp::SetXattr { inode, name, value, mode: XattrMode::Any }).unwrap();
         memory.edit(&who(), main, FileOp::SetAttr { inode, attrs }).unwrap();
     };
     mark("before", 0o640);

@@ -256,7 +256,7 @@ fn the_last_room_is_for_what_gives_some_back() {
     make("folder", NewInode::Directory).unwrap();
     write(&memory, main, "file", &noise(1, FILE)).unwrap();
     let inode = inode_of(&memory, main, "file").unwrap();
-    edit(FileOp::SetXattr { inode, name: b"user.a".to_vec(), value: vec![1], how: XattrMode::Any }).unwrap();
+    edit(FileOp::SetXattr { inode, name: b"user.a".to_vec(), value: vec![1], mode: XattrMode::Any }).unwrap();
     let child = memory.fork(&who(), main, "child", None).unwrap();
     memory.checkpoint(&who(), child, "with-file", None).unwrap();
     unlink(&memory, child, "file").unwrap();

@@ -38,7 +38,7 @@ fn edit(memory: &Memory, branch: BranchId, chance: &mut Chance) {
             name: one,
             new_parent: FILES_ROOT,
             new_name: other,
-            how: RenameMode::Plain,
+            mode: RenameMode::Plain,
             keep: false,
         },
         (Some(inode), 2) => FileOp::SetAttr { inode, attrs: Attrs { size: Some(0), ..Attrs::default() } },

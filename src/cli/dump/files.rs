@@ -267,7 +267,7 @@ impl FileRestorer<'_> {
             if entry.link_to.is_none() {
                 for (name, value) in &entry.xattrs {
                     let (name, value) = (name.bytes()?, value.bytes()?);
-                    self.edit(FileOp::SetXattr { inode, name, value, how: XattrMode::Any })?;
+                    self.edit(FileOp::SetXattr { inode, name, value, mode: XattrMode::Any })?;
                 }
             }
             inodes.insert(path, inode);

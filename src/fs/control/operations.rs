@@ -217,13 +217,13 @@ impl NodeOperations for ControlNodeOps<'_> {
         Ok(if let FsNode::Signal(..) = self.node { signals::xattr_names() } else { Vec::new() })
     }
 
-    fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], how: XattrMode) -> Result<(), Failure> {
+    fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], mode: XattrMode) -> Result<(), Failure> {
         match self.node {
             FsNode::Signal(view, key, created) => signals::set_xattr(
                 &self.fs.mount.open_context(view, caller)?,
                 SignalId { key, created: *created },
                 name,
-                (value, how),
+                (value, mode),
             ),
             _ => Err(Errno::EOPNOTSUPP.into()),
         }

@@ -133,11 +133,11 @@ pub(super) fn set_xattr(
     context: &OpenContext,
     id: SignalId<'_>,
     name: &OsStr,
-    (value, how): (&[u8], XattrMode),
+    (value, mode): (&[u8], XattrMode),
 ) -> Result<(), Failure> {
     context.check_writable()?;
     match name.to_str().and_then(|name| name.strip_prefix(PREFIX)) {
-        Some(TTL) if how == XattrMode::Create => {
+        Some(TTL) if mode == XattrMode::Create => {
             find(&context.mount, &context.view, id)?;
             Err(Errno::EEXIST.into())
         }

@@ -42,14 +42,14 @@ impl FileOps<'_> {
         (new_parent, new_name): (u64, &OsStr),
         flags: u32,
     ) -> Result<(), Failure> {
-        let how = match flags {
+        let mode = match flags {
             0 => RenameMode::Plain,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,
             libc::RENAME_EXCHANGE => RenameMode::Exchange,
             _ => return Err(Errno::EINVAL.into()),
         };
         let (name, new_name, parent) = (parse_name(name)?, parse_name(new_name)?, self.inode);
-        let replaced = |tree: &Tree| match how {
+        let replaced = |tree: &Tree| match mode {
             RenameMode::Plain => find_inode(tree, new_parent, &new_name),
             RenameMode::NoReplace | RenameMode::Exchange => Ok(None),
         };
@@ -58,7 +58,7 @@ impl FileOps<'_> {
             name: name.clone(),
             new_parent,
             new_name: new_name.clone(),
-            how,
+            mode,
             keep,
         })
     }

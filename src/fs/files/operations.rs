@@ -261,9 +261,9 @@ impl NodeOperations for FileOps<'_> {
         Ok(seen.flat_map(|name| [name, b"\0"].concat()).collect())
     }
 
-    fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], how: XattrMode) -> Result<(), Failure> {
+    fn set_xattr(&self, caller: Caller, name: &OsStr, value: &[u8], mode: XattrMode) -> Result<(), Failure> {
         let (inode, name) = (self.inode, check_supported(name)?.to_vec());
-        self.edit(caller, FileOp::SetXattr { inode, name, value: value.to_vec(), how }).map(drop)
+        self.edit(caller, FileOp::SetXattr { inode, name, value: value.to_vec(), mode }).map(drop)
     }
 
     fn remove_xattr(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {

@@ -141,7 +141,7 @@ fn a_file_that_is_open_and_takes_a_name_that_is_being_removed_stays_for_its_hand
                 name: name("b"),
                 new_parent: FILES_ROOT,
                 new_name: name("a"),
-                how: RenameMode::Plain,
+                mode: RenameMode::Plain,
                 keep: false,
             };
             let mut renamed = false;

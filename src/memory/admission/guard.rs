@@ -38,14 +38,14 @@ impl TouchedPaths<'_> {
             FileOp::Link { inode, parent, name } => {
                 self.names(*inode).into_iter().chain(self.child_path(*parent, name)).collect()
             }
-            FileOp::Rename { parent, name, new_parent, new_name, how, .. } => {
+            FileOp::Rename { parent, name, new_parent, new_name, mode, .. } => {
                 let (from, to) = (self.child_path(*parent, name), self.child_path(*new_parent, new_name));
                 // A directory without a path was removed, for which the operation fails by itself.
                 let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
                 // Both the old and the new path bind, with all that is below: a move could else carry a file out of its
                 // rule.
                 let mut paths = self.moved_paths(&from, &to);
-                if *how == RenameMode::Exchange {
+                if *mode == RenameMode::Exchange {
                     paths.extend(self.moved_paths(&to, &from));
                 }
                 paths

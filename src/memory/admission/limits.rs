@@ -218,7 +218,7 @@ mod tests {
             let inode = make(name(b"file")).unwrap().inode;
             for number in 0..17 {
                 let (name, value) = (format!("user.{number}").into_bytes(), vec![1; 60_000]);
-                memory.edit(&who, main, FileOp::SetXattr { inode, name, value, how: XattrMode::Any }).unwrap();
+                memory.edit(&who, main, FileOp::SetXattr { inode, name, value, mode: XattrMode::Any }).unwrap();
             }
             memory.checkpoint(&who, main, &format!("with-file-{number}"), None).unwrap();
             let unlink = FileOp::Unlink { parent: FILES_ROOT, name: name(b"file"), keep: false };

@@ -244,7 +244,7 @@ mod tests {
                 let inode = memory.edit(&ann, branch, make)?.inode;
                 for number in 0..17 {
                     let (name, value) = (format!("user.{number}").into_bytes(), vec![1; 60_000]);
-                    memory.edit(&ann, branch, FileOp::SetXattr { inode, name, value, how: XattrMode::Any })?;
+                    memory.edit(&ann, branch, FileOp::SetXattr { inode, name, value, mode: XattrMode::Any })?;
                 }
                 let name_of = format!("it-{number}");
                 if forks {
@@ -261,7 +261,7 @@ mod tests {
             // It breaks no rule, so the lineage says nothing of it.
             let (before, tree) = (memory.last_seq(), memory.files(&View::Branch(branch)).unwrap());
             let (inode, name) = (tree.resolve(b"file").unwrap(), b"user.more".to_vec());
-            let set = FileOp::SetXattr { inode, name, value: vec![1; 60_000], how: XattrMode::Any };
+            let set = FileOp::SetXattr { inode, name, value: vec![1; 60_000], mode: XattrMode::Any };
             let refused = memory.edit(&ann, branch, set).unwrap_err();
             let EditError::Refused(refused) = refused else { panic!("{refused:?}") };
             assert_eq!(refused.code(), "memory_share");

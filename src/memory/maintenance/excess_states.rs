@@ -112,7 +112,7 @@ mod tests {
         let inode = memory.edit(who, fork, make).unwrap().inode;
         for number in 0..FORK_BYTES / 60_000 {
             let name = format!("user.{number}").into_bytes();
-            let set = FileOp::SetXattr { inode, name, value: vec![1; 60_000], how: XattrMode::Any };
+            let set = FileOp::SetXattr { inode, name, value: vec![1; 60_000], mode: XattrMode::Any };
             memory.edit(who, fork, set).unwrap();
         }
         memory.seal_and_reclaim().unwrap();

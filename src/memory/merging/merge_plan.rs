@@ -164,7 +164,7 @@ impl<'a> MergeSides<'a> {
             MergeVerb::Merge | MergeVerb::Promote => None,
         };
         let strategy = self.strategy();
-        let how = FileMerge {
+        let file_merge = FileMerge {
             rules: rules.as_ref().unwrap_or_else(|| self.parent.settings.rules()),
             strategy: if pulls { strategy.with_sides_swapped() } else { strategy },
             resolved: &resolved,
@@ -178,7 +178,7 @@ impl<'a> MergeSides<'a> {
         };
         // A file that has another inode number in the receiver is looked for in all that differs between base and receiver.
         merge_budget.check(base.has_changed_at_most(receiver, merge_budget.changes_max.saturating_mul(16)))?;
-        Ok(plan_files(MergeTrees { base, child: giver, parent: receiver }, &how)?)
+        Ok(plan_files(MergeTrees { base, child: giver, parent: receiver }, &file_merge)?)
     }
 
     /// Returns a branch's new state after a promote: the parent's content, with each file that stays
@@ -195,13 +195,13 @@ impl<'a> MergeSides<'a> {
             return Ok((Arc::new(state), Arc::default()));
         }
         let all = Rules::parse("** whole").unwrap_or_default();
-        let how = FileMerge {
+        let file_merge = FileMerge {
             new_owner: Some(NewOwner::for_transfer(self.child.uid, self.parent.uid, true)),
             guard: reader_guard(self.child.uid, MergeVerb::Pull),
             ..FileMerge::fast_forward(&all, self.context.packs, merge_budget.changes_max, self.context.time)
         };
         let trees = MergeTrees { base: own, child: merged.files(), parent: own };
-        let plan = plan_files(trees, &how)?;
+        let plan = plan_files(trees, &file_merge)?;
         state.set_files(plan.tree);
         Ok((Arc::new(state), Arc::new(plan.patch)))
     }

@@ -66,12 +66,12 @@ pub(super) fn base_before(
     }
     let mut base = with_records_restored(&branch.base, &before, &after, limit)?;
     let all = Rules::parse("** whole").unwrap_or_default();
-    let how = FileMerge {
+    let file_merge = FileMerge {
         guard: ReaderGuard::new(branch.uid, GuardScope::EarlierFiles),
         ..FileMerge::fast_forward(&all, context.packs, limit, context.time)
     };
     let trees = MergeTrees { base: after.files(), child: before.files(), parent: branch.base.files() };
-    let (tree, patch) = plan_files(trees, &how)?.without_removed(context.time, context.packs)?;
+    let (tree, patch) = plan_files(trees, &file_merge)?.without_removed(context.time, context.packs)?;
     base.set_files(tree);
     Ok((Some(Arc::new(base)), BaseOutcome::Patched(Arc::new(patch))))
 }

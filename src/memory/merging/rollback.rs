@@ -281,13 +281,13 @@ fn restore_files(
         }
     }
     let rules = Rules::parse(&rules_for_paths(&text)).map_err(|_| bad())?;
-    let how = FileMerge {
+    let file_merge = FileMerge {
         guard: ReaderGuard::new(branch.uid, GuardScope::EarlierFiles),
         ..FileMerge::fast_forward(&rules, context.packs, limit, context.time)
     };
     // With its own tree as the base there are no conflicts: whatever differs is taken from the wanted tree.
     let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, u64), PlanError> {
-        let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &how)?;
+        let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &file_merge)?;
         let (tree, patch) = plan.without_removed(context.time, context.packs)?;
         Ok((tree, patch, plan.changed_files))
     };

@@ -81,8 +81,8 @@ mod tests {
         let full = create(ROOT, "full", NewInode::Directory);
         create(full, "inner", NewInode::File);
         let moves = |from: &str, to: &str| {
-            let (parent, new_parent, how, keep) = (ROOT, ROOT, RenameMode::Exchange, false);
-            let rename = FileOp::Rename { parent, name: name(from), new_parent, new_name: name(to), how, keep };
+            let (parent, new_parent, mode, keep) = (ROOT, ROOT, RenameMode::Exchange, false);
+            let rename = FileOp::Rename { parent, name: name(from), new_parent, new_name: name(to), mode, keep };
             moves_directory(&tree, &rename)
         };
         assert_eq!([moves("full", "new"), moves("file", "full")], [true; 2]);

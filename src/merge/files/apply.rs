@@ -43,11 +43,11 @@ pub(super) struct TreeEditor<'a, 'b> {
 
 impl<'a, 'b> TreeEditor<'a, 'b> {
     /// Begins with the parent's tree, where new inodes get numbers that are free in the child, too.
-    pub(super) fn new(resolver: &'b mut Resolver<'a>, how: &FileMerge<'_>) -> TreeEditor<'a, 'b> {
+    pub(super) fn new(resolver: &'b mut Resolver<'a>, file_merge: &FileMerge<'_>) -> TreeEditor<'a, 'b> {
         let mut tree = resolver.trees.parent.clone();
         // New numbers are new to the child, too, whose open files may go by them after a pull.
         tree.reserve_inodes_below(resolver.trees.child.next_inode());
-        let patch = TreePatch { next_inode: tree.next_inode(), writes: how.writes, changes: Vec::new() };
+        let patch = TreePatch { next_inode: tree.next_inode(), writes: file_merge.writes, changes: Vec::new() };
         if resolver.trees.parent_is_base() {
             tree.seed_hashes_from(resolver.trees.child);
         }
@@ -56,9 +56,9 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             resolver,
             tree,
             patch,
-            time: how.time,
-            new_owner: how.new_owner,
-            guard: how.guard,
+            time: file_merge.time,
+            new_owner: file_merge.new_owner,
+            guard: file_merge.guard,
             grafted,
             staging_directory: None,
             staged_names,
@@ -146,7 +146,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             name: from.1.clone(),
             new_parent: to.0,
             new_name: to.1.clone(),
-            how: RenameMode::NoReplace,
+            mode: RenameMode::NoReplace,
             keep: true,
         })
     }
@@ -390,8 +390,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             self.apply(FileOp::RemoveXattr { inode, name: name.to_vec() })?;
         }
         for (name, value) in wanted.iter().filter(|(name, value)| node.xattr(name) != Some(value)) {
-            let (name, value, how) = (name.clone(), value.clone(), XattrMode::Any);
-            self.apply(FileOp::SetXattr { inode, name, value, how })?;
+            let (name, value, mode) = (name.clone(), value.clone(), XattrMode::Any);
+            self.apply(FileOp::SetXattr { inode, name, value, mode })?;
         }
         Ok(())
     }

@@ -126,8 +126,8 @@ impl<'a> FileMerge<'a> {
 ///
 /// It costs what the child changed. Fails only where a content that has to be merged can't be read, or where it
 /// is more than was allowed.
-pub fn plan_files(trees: MergeTrees<'_>, how: &FileMerge<'_>) -> Result<FilePlan, TreeError> {
-    plan_by(trees, how, |files, difference| files.change(difference))
+pub fn plan_files(trees: MergeTrees<'_>, file_merge: &FileMerge<'_>) -> Result<FilePlan, TreeError> {
+    plan_by(trees, file_merge, |files, difference| files.change(difference))
 }
 
 /// The same, where `alone` says which files the child alone changed; tests have it say none. `TreeError::Exceeded`
@@ -135,10 +135,10 @@ pub fn plan_files(trees: MergeTrees<'_>, how: &FileMerge<'_>) -> Result<FilePlan
 /// be read.
 pub(super) fn plan_by(
     trees: MergeTrees<'_>,
-    how: &FileMerge<'_>,
+    file_merge: &FileMerge<'_>,
     one_sided: impl Fn(&mut OneSidedFinder<'_, '_>, &TreeDifference) -> Option<Option<NodeChange>>,
 ) -> Result<FilePlan, TreeError> {
-    let FileMerge { rules, strategy, resolved, packs, merger, paths_max, .. } = *how;
+    let FileMerge { rules, strategy, resolved, packs, merger, paths_max, .. } = *file_merge;
     let (both_changed, losers, fallbacks) = Default::default();
     let mut resolver = Resolver {
         trees: NodeMap::new(trees),
@@ -147,7 +147,7 @@ pub(super) fn plan_by(
         resolved,
         packs,
         merger,
-        guard: how.guard,
+        guard: file_merge.guard,
         bytes_left: MERGED_BYTES_MAX,
         both_changed,
         losers,
@@ -173,7 +173,7 @@ pub(super) fn plan_by(
         }
         changes.extend(resolver.decide(&item)?);
     }
-    let mut builder = TreeEditor::new(&mut resolver, how);
+    let mut builder = TreeEditor::new(&mut resolver, file_merge);
     builder.keep_closed(&mut changes);
     builder.build(&changes)?;
     // Only the built tree shows whether each unit that was taken arrived whole: another file may have got the name of a

@@ -66,9 +66,9 @@ impl TestFiles {
         self
     }
 
-    pub(super) fn rename(&mut self, from: &str, to: &str, how: RenameMode) -> Result<u64, TreeError> {
+    pub(super) fn rename(&mut self, from: &str, to: &str, mode: RenameMode) -> Result<u64, TreeError> {
         let ((parent, name), (new_parent, new_name)) = (self.place(from)?, self.place(to)?);
-        self.apply(FileOp::Rename { parent, name, new_parent, new_name, how, keep: false })
+        self.apply(FileOp::Rename { parent, name, new_parent, new_name, mode, keep: false })
     }
 
     pub(super) fn mv(&mut self, from: &str, to: &str) -> &mut TestFiles {
@@ -104,7 +104,7 @@ impl TestFiles {
     pub(super) fn tag(&mut self, path: &str, name: &str, value: &str) -> &mut TestFiles {
         let inode = self.tree.resolve(path.as_bytes()).unwrap();
         let (name, value) = (name.as_bytes().to_vec(), value.as_bytes().to_vec());
-        self.apply(FileOp::SetXattr { inode, name, value, how: XattrMode::Any }).unwrap();
+        self.apply(FileOp::SetXattr { inode, name, value, mode: XattrMode::Any }).unwrap();
         self
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn plan_by(
 ) -> FilePlan {
     let trees = MergeTrees { base: &base.tree, child: &child.tree, parent: &parent.tree };
     let (rules, time) = (Rules::parse(rules).unwrap(), Time(1_000_000));
-    let how = FileMerge {
+    let file_merge = FileMerge {
         rules: &rules,
         strategy,
         resolved: &|_| chosen,
@@ -32,9 +32,9 @@ pub(super) fn plan_by(
         guard: None,
         writes: true,
     };
-    let plan = plan_files(trees, &how).unwrap();
-    same_kind(&plan, &plan_files(trees, &how).unwrap(), "a plan is the same each time");
-    let decided = super::plan::plan_by(trees, &how, |_, _| None).unwrap();
+    let plan = plan_files(trees, &file_merge).unwrap();
+    same_kind(&plan, &plan_files(trees, &file_merge).unwrap(), "a plan is the same each time");
+    let decided = super::plan::plan_by(trees, &file_merge, |_, _| None).unwrap();
     same_kind(&plan, &decided, "what the child alone changed needs no decision");
     let mut bytes = Writer::new();
     plan.patch.write(&mut bytes);

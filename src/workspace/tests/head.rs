@@ -31,8 +31,8 @@ fn a_large_directory_has_the_same_head_whatever_its_history() {
     let passing = mkdir(&mut backward, ROOT, b"passing");
     for text in names.iter().rev() {
         create(&mut backward, passing, text);
-        let (new_name, how) = (name(text), super::super::RenameMode::Plain);
-        let op = FileOp::Rename { parent: passing, name: name(text), new_parent: ROOT, new_name, how, keep: false };
+        let (new_name, mode) = (name(text), super::super::RenameMode::Plain);
+        let op = FileOp::Rename { parent: passing, name: name(text), new_parent: ROOT, new_name, mode, keep: false };
         backward.apply(&op, Time(3), &NoPacks).unwrap();
         if text.ends_with(b"9") {
             backward.hash();
@@ -102,7 +102,7 @@ fn mode_content_size_and_user_attributes_count() {
     set(&mut tree, file, Attrs { size: Some(70_002), ..Attrs::default() });
     differs(&tree);
     let xattr =
-        |name: &[u8]| FileOp::SetXattr { inode: file, name: name.to_vec(), value: b"v".to_vec(), how: XattrMode::Any };
+        |name: &[u8]| FileOp::SetXattr { inode: file, name: name.to_vec(), value: b"v".to_vec(), mode: XattrMode::Any };
     tree.apply(&xattr(b"user.a"), Time(1), &NoPacks).unwrap();
     differs(&tree);
     let head: Hash = tree.hash();

@@ -133,7 +133,7 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> FileOp<'static> {
             name: short(random),
             new_parent: inode(random),
             new_name: short(random),
-            how: [RenameMode::Plain, RenameMode::Plain, RenameMode::NoReplace, RenameMode::Exchange][random.below(4)],
+            mode: [RenameMode::Plain, RenameMode::Plain, RenameMode::NoReplace, RenameMode::Exchange][random.below(4)],
             keep: random.chance(2),
         },
         11..=16 => {
@@ -144,7 +144,7 @@ pub(super) fn random_op(random: &mut Random, inodes: u64) -> FileOp<'static> {
             inode: inode(random),
             name: attribute(random),
             value: random.bytes(20),
-            how: [XattrMode::Any, XattrMode::Create, XattrMode::Replace][random.below(3)],
+            mode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace][random.below(3)],
         },
         18 => FileOp::RemoveXattr { inode: inode(random), name: attribute(random) },
         _ => FileOp::Drop { inode: inode(random) },

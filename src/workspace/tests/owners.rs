@@ -69,7 +69,7 @@ fn only_what_everybody_may_read_and_gives_no_rights_is_given() {
     for (name, expected) in [(&b"security.capability"[..], false), (b"user.x", true)] {
         let mut tree = Tree::default();
         let inode = create(&mut tree, ROOT, b"a");
-        let set = FileOp::SetXattr { inode, name: name.to_vec(), value: b"all".to_vec(), how: XattrMode::Any };
+        let set = FileOp::SetXattr { inode, name: name.to_vec(), value: b"all".to_vec(), mode: XattrMode::Any };
         tree.apply(&set, Time(2), &NoPacks).unwrap();
         tree.transfer_owner(0, ANN);
         assert_eq!(owner(&tree, inode) == ANN, expected);

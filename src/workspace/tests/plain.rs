@@ -58,8 +58,8 @@ impl Plain {
                 }
                 self.remove(*parent, name, *keep, time)
             }
-            FileOp::Rename { parent, name, new_parent, new_name, how, keep } => {
-                self.rename((*parent, name), (*new_parent, new_name), *how, *keep, time)
+            FileOp::Rename { parent, name, new_parent, new_name, mode, keep } => {
+                self.rename((*parent, name), (*new_parent, new_name), *mode, *keep, time)
             }
             FileOp::Drop { inode } => {
                 if self.nodes.get(inode).is_some_and(|node| node.nlink == 0) {
@@ -152,11 +152,11 @@ impl Plain {
         Ok(())
     }
 
-    fn rename(&mut self, from: (u64, &[u8]), to: (u64, &[u8]), how: RenameMode, keep: bool, time: i64) -> Done {
+    fn rename(&mut self, from: (u64, &[u8]), to: (u64, &[u8]), mode: RenameMode, keep: bool, time: i64) -> Done {
         let inode = self.child(from.0, from.1)?.ok_or("NotFound")?;
         let target = self.child(to.0, to.1)?;
         let is_directory = |plain: &Plain, inode: u64| plain.nodes[&inode].kind == FileKind::Directory;
-        match (how, target) {
+        match (mode, target) {
             (RenameMode::NoReplace, Some(_)) => return Err("Exists"),
             (RenameMode::Exchange, None) => return Err("NotFound"),
             (RenameMode::Plain, Some(target)) if target == inode => return Ok(()),
@@ -165,7 +165,7 @@ impl Plain {
         if is_directory(self, inode) && self.is_below(to.0, inode) {
             return Err("Invalid");
         }
-        match (how, target) {
+        match (mode, target) {
             (RenameMode::Exchange, Some(other)) => {
                 if is_directory(self, other) && self.is_below(from.0, other) {
                     return Err("Invalid");
@@ -188,7 +188,7 @@ impl Plain {
             }
             _ => {}
         }
-        if how != RenameMode::Exchange {
+        if mode != RenameMode::Exchange {
             self.touch(from.0, time).entries.remove(from.1);
             self.touch(to.0, time).entries.insert(to.1.to_vec(), inode);
         }
@@ -275,9 +275,9 @@ impl Plain {
                 }
                 self.touch(*to, time);
             }
-            FileOp::SetXattr { inode, name, value, how } => {
+            FileOp::SetXattr { inode, name, value, mode } => {
                 let node = self.nodes.get_mut(inode).ok_or("Stale")?;
-                match (how, node.xattrs.contains_key(name)) {
+                match (mode, node.xattrs.contains_key(name)) {
                     (XattrMode::Create, true) => return Err("Exists"),
                     (XattrMode::Replace, false) => return Err("NoAttribute"),
                     _ => {}

@@ -23,7 +23,7 @@ fn directory(tree: &mut Tree, parent: u64, text: &str, who: (u32, u32)) -> u64 {
 
 fn rename(tree: &mut Tree, (parent, from): (u64, &str), (new_parent, to): (u64, &str)) {
     let (name, new_name) = (name(from.as_bytes()), name(to.as_bytes()));
-    let op = FileOp::Rename { parent, name, new_parent, new_name, how: RenameMode::Plain, keep: false };
+    let op = FileOp::Rename { parent, name, new_parent, new_name, mode: RenameMode::Plain, keep: false };
     tree.apply(&op, Time(9000), &NoPacks).unwrap();
 }
 

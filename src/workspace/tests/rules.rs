@@ -56,7 +56,7 @@ fn sizes_targets_and_attributes_have_their_limits() {
         inode: file,
         name: name.to_vec(),
         value: vec![0; bytes],
-        how: XattrMode::Any,
+        mode: XattrMode::Any,
     };
     assert_eq!(fails(&mut tree, &xattr(b"user.a", 65_537)), "AttributeTooLarge");
     assert_eq!(fails(&mut tree, &xattr(&[b'u'; 256], 1)), "AttributeName");

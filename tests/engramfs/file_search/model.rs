@@ -152,14 +152,14 @@ impl World {
                     return;
                 };
                 let (name, new_name) = (name(from.1), name(to.1));
-                let how = RenameMode::Plain;
-                self.edit(branch, FileOp::Rename { parent, name, new_parent, new_name, how, keep: false });
+                let mode = RenameMode::Plain;
+                self.edit(branch, FileOp::Rename { parent, name, new_parent, new_name, mode, keep: false });
             }
             Step::MoveFolder { branch } => {
                 let name = |name: &str| FileName::new(name.as_bytes()).unwrap();
-                let (name, new_name, how) = (name("a"), name("b"), RenameMode::Exchange);
+                let (name, new_name, mode) = (name("a"), name("b"), RenameMode::Exchange);
                 let (parent, new_parent) = (FILES_ROOT, FILES_ROOT);
-                let op = FileOp::Rename { parent, name, new_parent, new_name, how, keep: false };
+                let op = FileOp::Rename { parent, name, new_parent, new_name, mode, keep: false };
                 self.edit(self.branch(*branch), op);
             }
             Step::Link { branch, from, to } => {

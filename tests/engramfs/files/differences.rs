@@ -21,8 +21,8 @@ fn diff_lists_a_renamed_file_at_both_names_and_directories_for_their_own_changes
     let x = memory.fork(&who(), main, "x", None).unwrap();
     let named = |bytes: &[u8]| FileName::new(bytes).unwrap();
     let (name, new_name) = (named(b"old"), named(b"new"));
-    let (parent, new_parent, how) = (FILES_ROOT, FILES_ROOT, RenameMode::Plain);
-    memory.edit(&who(), x, FileOp::Rename { parent, name, new_parent, new_name, how, keep: false }).unwrap();
+    let (parent, new_parent, mode) = (FILES_ROOT, FILES_ROOT, RenameMode::Plain);
+    memory.edit(&who(), x, FileOp::Rename { parent, name, new_parent, new_name, mode, keep: false }).unwrap();
     write(&memory, x, "stays/inside", "changed");
     folders(&memory, x, "made");
     let (name, make) = (named(b"odd\xff"), NewInode::File);
@@ -31,7 +31,7 @@ fn diff_lists_a_renamed_file_at_both_names_and_directories_for_their_own_changes
     let attrs = Attrs { mode: Some(0o700), ..Attrs::default() };
     memory.edit(&who(), x, FileOp::SetAttr { inode: chmodded, attrs }).unwrap();
     let (name, value) = (b"user.tag".to_vec(), b"new".to_vec());
-    memory.edit(&who(), x, FileOp::SetXattr { inode: tagged, name, value, how: XattrMode::Any }).unwrap();
+    memory.edit(&who(), x, FileOp::SetXattr { inode: tagged, name, value, mode: XattrMode::Any }).unwrap();
     let diff = memory.diff(&View::Branch(x)).unwrap();
     let lines = std::str::from_utf8(&diff).unwrap().lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let listed: Vec<String> =
@@ -165,9 +165,9 @@ fn a_file_whose_name_is_not_utf_8_is_purged_once_it_is_renamed() {
     assert_eq!((refused.code(), refused.hint().contains("rename the file first")), ("nothing_to_purge", true));
     assert!(purge("files/other").unwrap_err().hint().starts_with("check the names"));
     // As the hint says.
-    let (parent, new_parent, how) = (FILES_ROOT, FILES_ROOT, RenameMode::Plain);
+    let (parent, new_parent, mode) = (FILES_ROOT, FILES_ROOT, RenameMode::Plain);
     let new_name = FileName::new(b"odd").unwrap();
-    memory.edit(&who(), main, FileOp::Rename { parent, name, new_parent, new_name, how, keep: false }).unwrap();
+    memory.edit(&who(), main, FileOp::Rename { parent, name, new_parent, new_name, mode, keep: false }).unwrap();
     let report = purge("files/odd").unwrap();
     assert_eq!(report["items"], serde_json::json!(["files/odd", "files/odd\u{fffd}"]));
     assert_eq!(holding(&disk, "a secret word"), [""; 0]);

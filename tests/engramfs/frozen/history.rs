@@ -177,12 +177,12 @@ fn files(memory: &Memory, main: BranchId) {
     edit(FileOp::Range { inode: file, what: RangeOp::Punch, offset: 65_536, length: 65_536, keep_size: true });
     edit(FileOp::Copy { from: file, from_offset: 0, to: file, to_offset: 200_000, length: 10 });
     edit(FileOp::Link { inode: file, parent: FILES_ROOT, name: name("hard") });
-    edit(FileOp::SetXattr { inode: file, name: b"user.kind".into(), value: b"note".into(), how: XattrMode::Any });
-    edit(FileOp::SetXattr { inode: file, name: b"user.gone".into(), value: b"x".into(), how: XattrMode::Any });
+    edit(FileOp::SetXattr { inode: file, name: b"user.kind".into(), value: b"note".into(), mode: XattrMode::Any });
+    edit(FileOp::SetXattr { inode: file, name: b"user.gone".into(), value: b"x".into(), mode: XattrMode::Any });
     edit(FileOp::RemoveXattr { inode: file, name: b"user.gone".into() });
     edit(FileOp::SetAttr { inode: file, attrs: Attrs { mode: Some(0o640), ..Attrs::default() } });
-    let (new_name, how) = (name("moved"), RenameMode::Plain);
-    edit(FileOp::Rename { parent: FILES_ROOT, name: name("empty"), new_parent: folder, new_name, how, keep: false });
+    let (new_name, mode) = (name("moved"), RenameMode::Plain);
+    edit(FileOp::Rename { parent: FILES_ROOT, name: name("empty"), new_parent: folder, new_name, mode, keep: false });
     edit(FileOp::Rmdir { parent: folder, name: name("moved"), keep: false });
     assert_ne!(empty, file);
     let open = make(FILES_ROOT, "open", NewInode::File);
