@@ -13,14 +13,14 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         }
         if let Ok(rows) = segment.content_rows(n) {
             for row in rows.take(20) {
-                let _ = (segment.row_key(row), segment.passage_place(row));
+                let _ = (segment.row_key(row), segment.passage_location(row));
             }
         }
     }
     let _ = (
         segment.key(u32::MAX),
         segment.content_rows(u32::MAX),
-        segment.passage_place(u32::MAX),
+        segment.passage_location(u32::MAX),
         segment.row_key(u32::MAX),
     );
     if let Ok(postings) = segment.postings()

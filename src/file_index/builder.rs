@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::content::{IndexKey, IndexableContent};
-use super::index_segment::{IndexSegment, PassagePlace};
+use super::index_segment::{IndexSegment, PassageLocation};
 use super::passage::{PassageKey, split_passages};
 use crate::segment::SegmentError;
 use crate::text::PostingsWriter;
@@ -14,7 +14,7 @@ use crate::workspace::{Packs, TreeError};
 struct SegmentBuilder {
     keys: Vec<u8>,
     first_rows: Vec<u8>,
-    places: Vec<u8>,
+    locations: Vec<u8>,
     passage_keys: Vec<u8>,
     rows: u32,
 }
@@ -27,18 +27,18 @@ impl SegmentBuilder {
     }
 
     /// Adds a passage to the content that was begun last; returns its row.
-    fn add_passage(&mut self, place: &PassagePlace) -> u32 {
-        for number in [place.line, place.start_byte, place.length_bytes] {
-            self.places.extend(number.to_le_bytes());
+    fn add_passage(&mut self, location: &PassageLocation) -> u32 {
+        for number in [location.line, location.start_byte, location.length_bytes] {
+            self.locations.extend(number.to_le_bytes());
         }
-        self.passage_keys.extend(place.key.0);
+        self.passage_keys.extend(location.key.0);
         self.rows += 1;
         self.rows - 1
     }
 
     fn finish(mut self, postings: PostingsWriter) -> Arc<IndexSegment> {
         self.first_rows.extend(self.rows.to_le_bytes());
-        let sections = [self.keys, self.first_rows, self.places, self.passage_keys, postings.finish()];
+        let sections = [self.keys, self.first_rows, self.locations, self.passage_keys, postings.finish()];
         Arc::new(IndexSegment::from_sections(sections))
     }
 }
@@ -71,7 +71,7 @@ pub fn index_contents(mut contents: Vec<IndexableContent>, packs: &dyn Packs) ->
         for passage in split_passages(&text, content.syntax) {
             let key = PassageKey::from_text(&text[passage.range.clone()]);
             let (start_byte, length_bytes) = (passage.range.start as u32, passage.range.len() as u32);
-            let row = builder.add_passage(&PassagePlace { line: passage.line, start_byte, length_bytes, key });
+            let row = builder.add_passage(&PassageLocation { line: passage.line, start_byte, length_bytes, key });
             postings.add(row, Some(&passage.indexed_text(&text)), &serde_json::Value::Null);
         }
     }
@@ -102,7 +102,7 @@ pub fn merge_segments(
     for (key, number, n) in &all {
         builder.begin_content(key);
         for row in segments[*number].content_rows(*n)? {
-            rows[*number][row as usize] = Some(builder.add_passage(&segments[*number].passage_place(row)?));
+            rows[*number][row as usize] = Some(builder.add_passage(&segments[*number].passage_location(row)?));
         }
     }
     if all.is_empty() {

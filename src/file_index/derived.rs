@@ -6,9 +6,9 @@ use crate::segment::{DerivedFiles, SegmentError};
 
 impl IndexSegment {
     /// Returns of each row by what its vector is found: the hash of the passage as it is embedded.
-    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the columns of places can't be read or are damaged.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the columns of locations can't be read or are damaged.
     pub fn vector_keys(&self) -> Result<Vec<Hash>, SegmentError> {
-        (0..self.rows()).map(|row| Ok(self.passage_place(row)?.key.vector_key())).collect()
+        (0..self.rows()).map(|row| Ok(self.passage_location(row)?.key.vector_key())).collect()
     }
 
     /// Returns the files of vectors that embedders made for its passages, one of each embedder.

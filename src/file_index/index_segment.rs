@@ -23,12 +23,12 @@ use crate::text::Postings;
 const KIND: u8 = 0x78;
 const KEYS: usize = 0;
 const FIRST_ROWS: usize = 1;
-const PLACES: usize = 2;
+const LOCATIONS: usize = 2;
 const PASSAGE_KEYS: usize = 3;
 const POSTINGS: usize = 4;
 const SECTIONS: usize = 5;
 const ROW_BYTES: usize = size_of::<u32>();
-const PLACE_BYTES: usize = 3 * size_of::<u32>();
+const LOCATION_BYTES: usize = 3 * size_of::<u32>();
 const PASSAGE_KEY_BYTES: usize = size_of::<PassageKey>();
 
 /// In the order of the drawing above.
@@ -41,7 +41,7 @@ enum Backing {
 
 /// Where a passage is in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassagePlace {
+pub struct PassageLocation {
     /// The number of its first line, from 1.
     pub line: u32,
     /// Offset of its first byte in the file.
@@ -71,7 +71,7 @@ impl IndexSegment {
     /// Takes sections that were just made, and checks nothing.
     pub(super) fn from_sections(sections: Sections) -> IndexSegment {
         let contents = (sections[KEYS].len() / IndexKey::BYTES) as u32;
-        let rows = (sections[PLACES].len() / PLACE_BYTES) as u32;
+        let rows = (sections[LOCATIONS].len() / LOCATION_BYTES) as u32;
         IndexSegment::new(Backing::Memory(sections), contents, rows)
     }
 
@@ -80,10 +80,10 @@ impl IndexSegment {
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<Arc<IndexSegment>, SegmentError> {
         let file = Container::open(blobs, name, KIND)?;
         let lengths = (0..SECTIONS).map(|section| file.section_length(section)).collect::<Result<Vec<u64>, _>>()?;
-        let (contents, rows) = (lengths[KEYS] / IndexKey::BYTES as u64, lengths[PLACES] / PLACE_BYTES as u64);
+        let (contents, rows) = (lengths[KEYS] / IndexKey::BYTES as u64, lengths[LOCATIONS] / LOCATION_BYTES as u64);
         let adds_up = lengths[KEYS] == contents * IndexKey::BYTES as u64
             && lengths[FIRST_ROWS] == (contents + 1) * ROW_BYTES as u64
-            && lengths[PLACES] == rows * PLACE_BYTES as u64
+            && lengths[LOCATIONS] == rows * LOCATION_BYTES as u64
             && lengths[PASSAGE_KEYS] == rows * PASSAGE_KEY_BYTES as u64;
         match (adds_up, u32::try_from(contents), u32::try_from(rows)) {
             (true, Ok(contents), Ok(rows)) => Ok(Arc::new(IndexSegment::new(Backing::File(file), contents, rows))),
@@ -180,10 +180,10 @@ impl IndexSegment {
 
     /// Returns where the passage of a row is. Lines count from 1, bytes from the beginning of the file. Fails where it
     /// has fewer rows, or the section is damaged.
-    pub fn passage_place(&self, row: u32) -> Result<PassagePlace, SegmentError> {
-        let number = |field: usize| self.number(PLACES, row as usize * 3 + field);
+    pub fn passage_location(&self, row: u32) -> Result<PassageLocation, SegmentError> {
+        let number = |field: usize| self.number(LOCATIONS, row as usize * 3 + field);
         let key = PassageKey(self.array(PASSAGE_KEYS, row as usize * PASSAGE_KEY_BYTES)?);
-        Ok(PassagePlace { line: number(0)?, start_byte: number(1)?, length_bytes: number(2)?, key })
+        Ok(PassageLocation { line: number(0)?, start_byte: number(1)?, length_bytes: number(2)?, key })
     }
 
     /// Returns the words of the rows. The first call reads and checks them whole. [`SegmentError::Io`] or

@@ -37,7 +37,7 @@ mod tests;
 pub use access::Credentials;
 pub use builder::{IndexOutcome, index_contents, merge_segments};
 pub use content::{INDEXED_BYTES_MAX, IndexKey, IndexableContent};
-pub use index_segment::{IndexSegment, PassagePlace};
+pub use index_segment::{IndexSegment, PassageLocation};
 pub use passage::{PASSAGE_BYTES_MAX, Passage, PassageKey, Syntax, split_passages};
 pub use permitted::{FilePath, PermittedFiles};
 pub use visible::{HiddenPaths, SegmentSet, VisibleFiles, VisiblePart};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::access::{AccessCheck, Credentials};
-use super::index_segment::{IndexSegment, PassagePlace};
+use super::index_segment::{IndexSegment, PassageLocation};
 use super::passage::PassageKey;
 use super::visible::{Inodes, VisibleFiles, VisiblePart, paths};
 use crate::segment::SegmentError;
@@ -165,16 +165,16 @@ impl PermittedFiles {
     /// tree has not got that file; with [`SegmentError::Io`] where they can't be read.
     pub fn text(
         &self,
-        (segment, place): (&IndexSegment, &PassagePlace),
+        (segment, location): (&IndexSegment, &PassageLocation),
         inode: u64,
         packs: &dyn Packs,
     ) -> Result<String, SegmentError> {
-        let read = self.files.tree.read(inode, u64::from(place.start_byte), place.length_bytes as usize, packs);
+        let read = self.files.tree.read(inode, u64::from(location.start_byte), location.length_bytes as usize, packs);
         let bytes = read.map_err(|error| match error {
             TreeError::Segment(error) => error,
             error => SegmentError::Damaged { name: "of a file".to_owned(), reason: error.to_string() },
         })?;
-        let text = String::from_utf8(bytes).ok().filter(|text| PassageKey::from_text(text) == place.key);
+        let text = String::from_utf8(bytes).ok().filter(|text| PassageKey::from_text(text) == location.key);
         text.ok_or_else(|| segment.mark_broken("a passage is not that of the file"))
     }
 }

@@ -26,14 +26,14 @@ fn index(texts: &[String]) -> Arc<IndexSegment> {
 }
 
 /// Everything that a segment says of its contents.
-fn dump(segment: &IndexSegment) -> Vec<(IndexKey, Vec<super::PassagePlace>, Vec<u32>)> {
+fn dump(segment: &IndexSegment) -> Vec<(IndexKey, Vec<super::PassageLocation>, Vec<u32>)> {
     let postings = segment.postings().unwrap();
     let content = |n| {
         let rows = segment.content_rows(n).unwrap();
         assert!(rows.clone().all(|row| segment.row_key(row).unwrap() == segment.key(n).unwrap()));
         assert_eq!(segment.find(&segment.key(n).unwrap()).unwrap(), Some(rows.clone()));
         let lengths = rows.clone().map(|row| postings.length(row)).collect();
-        (segment.key(n).unwrap(), rows.map(|row| segment.passage_place(row).unwrap()).collect(), lengths)
+        (segment.key(n).unwrap(), rows.map(|row| segment.passage_location(row).unwrap()).collect(), lengths)
     };
     (0..segment.contents()).map(content).collect()
 }
@@ -73,7 +73,7 @@ fn a_segment_in_a_file_is_that_in_memory() {
 #[test]
 fn a_file_whose_sections_do_not_fit_together_is_no_segment() {
     let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), FOLDER).unwrap();
-    // One content of one passage: its key, two row numbers, a place and the passage's key.
+    // One content of one passage: its key, two row numbers, a location and the passage's key.
     let fitting = [32, 8, 12, 16, 0];
     let persist = |lengths: [usize; 5]| {
         IndexSegment::from_sections(lengths.map(|length| vec![0; length])).persist(&blobs).map(|_| ())

@@ -7,7 +7,7 @@ use super::file_scan::FileScan;
 use super::matched_terms::{LayerTerms, MatchedTerms};
 use super::scan::Scan;
 use super::top::{Ranked, Top};
-use crate::file_index::{IndexSegment, PassagePlace};
+use crate::file_index::{IndexSegment, PassageLocation};
 use crate::segment::Row;
 use crate::text::{CollectionTotals, Language, MaxScore, Scorer};
 
@@ -42,7 +42,7 @@ pub struct FileRow {
     /// The segment that the passage was found in, which this keeps open.
     pub segment: Arc<IndexSegment>,
     /// Where in the file its text is, and the key that this text must still have.
-    pub passage: PassagePlace,
+    pub passage: PassageLocation,
     /// The file's number in the tree of the branch: the text is read from this file.
     pub inode: u64,
 }

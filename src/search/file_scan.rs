@@ -8,7 +8,7 @@ use super::derived::DerivedVectors;
 use super::filter::Filter;
 use super::matched_terms::TERM_STEPS;
 use super::query_timer::QueryTimer;
-use crate::file_index::{FilePath, IndexSegment, PassagePlace, PermittedFiles};
+use crate::file_index::{FilePath, IndexSegment, PassageLocation, PermittedFiles};
 use crate::segment::SegmentError;
 use crate::text::{MaxScore, Scorer};
 
@@ -17,7 +17,7 @@ pub(super) const PATH_STEPS: usize = 64;
 
 /// Reads the text of a passage of a segment, which is at that place of the file with that inode number. Fails with
 /// [`SegmentError::Damaged`] where the file has other bytes there, with [`SegmentError::Io`] where it can't be read.
-pub type PassageReader<'a> = dyn Fn(&IndexSegment, &PassagePlace, u64) -> Result<String, SegmentError> + 'a;
+pub type PassageReader<'a> = dyn Fn(&IndexSegment, &PassageLocation, u64) -> Result<String, SegmentError> + 'a;
 
 /// The files of a branch, as far as the caller may read them.
 pub struct FileSource<'a> {
@@ -79,7 +79,7 @@ impl<'a> FileScan<'a> {
 
     fn offer(&self, segment: &Arc<IndexSegment>, row: u32, score: f64, top: &mut BestRows) -> Result<(), SearchError> {
         self.timer.spend(PATH_STEPS)?;
-        let passage = segment.passage_place(row)?;
+        let passage = segment.passage_location(row)?;
         // Several files may show one indexed passage, and each of them is a hit of its own.
         for FilePath { path, inode } in self.files.files_with_passage(segment, row)? {
             let key = HitKey::File { path, line: passage.line, start_byte: passage.start_byte };

@@ -56,7 +56,7 @@ impl FileScan<'_> {
                     self.offer_near(&part.segment, row, query.score(vector, norm), top)?;
                 }
             } else if !derived.recent.is_empty()
-                && let Some(found) = derived.recent.get(&part.segment.passage_place(row)?.key.vector_key())
+                && let Some(found) = derived.recent.get(&part.segment.passage_location(row)?.key.vector_key())
                 && may_enter(top, query, (found.code(), found.norm))
             {
                 self.offer_near(&part.segment, row, query.score(&found.vector, found.norm), top)?;
@@ -76,7 +76,7 @@ impl FileScan<'_> {
             return Ok(());
         }
         self.timer.spend(PATH_STEPS)?;
-        let passage = segment.passage_place(row)?;
+        let passage = segment.passage_location(row)?;
         for FilePath { path, inode } in self.files.files_with_passage(segment, row)? {
             let key = HitKey::File { path, line: passage.line, start_byte: passage.start_byte };
             top.push(score, key, HitRow::File(FileRow { segment: segment.clone(), passage, inode }));
@@ -98,7 +98,7 @@ impl FileSource<'_> {
             // An unsealed segment has all its vectors in memory, so nothing else has to be looked at.
             if part.segment.name().is_none() && !derived.recent.is_empty() {
                 for row in part.visible_rows() {
-                    if derived.recent.contains_key(&part.segment.passage_place(row)?.key.vector_key()) {
+                    if derived.recent.contains_key(&part.segment.passage_location(row)?.key.vector_key()) {
                         return Ok(true);
                     }
                 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::dump::import_all;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::formats::{FieldMap, InputRow, RowPlace, RowReader};
+use crate::cli::formats::{FieldMap, InputRow, RowPosition, RowReader};
 use crate::cli::output::{Output, remark};
 use crate::cli::progress::ProgressLine;
 use crate::cli::target::{Access, BranchAccess, Target};
@@ -120,12 +120,12 @@ impl Import<'_> {
 
     fn commit(&mut self, branch: &dyn BranchAccess, batch: Vec<InputRow>) -> Result<(), CommandError> {
         let count = batch.len() as u64;
-        let place = |row: &InputRow| match row {
-            InputRow::Line { place, .. } => Some(place.clone()),
+        let position = |row: &InputRow| match row {
+            InputRow::Line { position, .. } => Some(position.clone()),
             InputRow::Vector { .. } => None,
         };
-        let places: Vec<Option<RowPlace>> = batch.iter().map(place).collect();
-        let receipt = branch.put(batch).map_err(|failure| self.with_position(failure, &places))?;
+        let positions: Vec<Option<RowPosition>> = batch.iter().map(position).collect();
+        let receipt = branch.put(batch).map_err(|failure| self.with_position(failure, &positions))?;
         self.rows += count;
         for (sum, key) in self.put_and_deleted.iter_mut().zip(["put", "deleted"]) {
             *sum += receipt.get(key).and_then(Value::as_u64).unwrap_or(0);
@@ -135,9 +135,9 @@ impl Import<'_> {
     }
 
     /// Says which row it is about, as its file has it, where the batch begins and what is done already.
-    fn with_position(&self, mut failure: CommandError, places: &[Option<RowPlace>]) -> CommandError {
-        let describe = |at: usize| match places.get(at)? {
-            Some(place) => Some(place.describe(&self.args.file)),
+    fn with_position(&self, mut failure: CommandError, positions: &[Option<RowPosition>]) -> CommandError {
+        let describe = |at: usize| match positions.get(at)? {
+            Some(position) => Some(position.describe(&self.args.file)),
             None => Some(format!("row {} of {}", self.rows + at as u64, self.args.file.display())),
         };
         let located = split_line_number(&failure.message)

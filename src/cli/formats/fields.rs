@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use super::{InputRow, RowPlace, malformed};
+use super::{InputRow, RowPosition, malformed};
 use crate::cli::failure::CommandError;
 
 /// Our keys in the order in which [`FieldMap`] holds theirs.
@@ -37,13 +37,15 @@ impl FieldMap {
     /// Returns the row with our keys; fields that become no key are metadata. Fails for a line that is not a JSON
     /// object. A row without a line stays as it is.
     pub fn apply(&self, row: InputRow, path: &Path) -> Result<InputRow, CommandError> {
-        let InputRow::Line { place, bytes } = row else { return Ok(row) };
-        let bad = |what: String| match &place {
-            RowPlace::Line(number) => malformed(path, format!("{what} in line {number}"), "check --map and the line"),
-            RowPlace::Element(number) => {
+        let InputRow::Line { position, bytes } = row else { return Ok(row) };
+        let bad = |what: String| match &position {
+            RowPosition::Line(number) => {
+                malformed(path, format!("{what} in line {number}"), "check --map and the line")
+            }
+            RowPosition::Element(number) => {
                 malformed(path, format!("{what} in element {number}"), "check --map and the element")
             }
-            RowPlace::Note(note) => malformed(note, what, "check --map: notes have id, text and metadata"),
+            RowPosition::Note(note) => malformed(note, what, "check --map: notes have id, text and metadata"),
         };
         let Ok(mut object) = serde_json::from_slice::<Map<String, Value>>(&bytes) else {
             return Err(bad("holds no JSON object".to_owned()));
@@ -70,7 +72,7 @@ impl FieldMap {
                 metadata.entry(key).or_insert(value);
             }
         }
-        Ok(InputRow::Line { place, bytes: Value::Object(record).to_string().into_bytes() })
+        Ok(InputRow::Line { position, bytes: Value::Object(record).to_string().into_bytes() })
     }
 }
 
@@ -90,10 +92,10 @@ mod tests {
     use serde_json::json;
 
     fn mapped(map: &str, line: &Value) -> Result<Value, CommandError> {
-        mapped_at(RowPlace::Line(1), map, line)
+        mapped_at(RowPosition::Line(1), map, line)
     }
 
-    fn mapped_at(place: RowPlace, map: &str, line: &Value) -> Result<Value, CommandError> {
+    fn mapped_at(position: RowPosition, map: &str, line: &Value) -> Result<Value, CommandError> {
         let row = InputRow::Line { place, bytes: line.to_string().into_bytes() };
         let row = map.parse::<FieldMap>().unwrap().apply(row, Path::new("x.jsonl"))?;
         Ok(serde_json::from_slice(&row.into_line()).unwrap())
@@ -111,7 +113,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         assert!(mapped("id=key", &json!({"text": "x"})).unwrap_err().message.contains("'key' in line 1"));
-        let refused = mapped_at(RowPlace::Element(2), "id=key", &json!({"text": "x"})).unwrap_err();
+        let refused = mapped_at(RowPosition::Element(2), "id=key", &json!({"text": "x"})).unwrap_err();
         assert!(refused.message.contains("'key' in element 2"), "{}", refused.message);
         assert!(mapped("id=key", &json!([1])).unwrap_err().message.contains("no JSON object"));
         assert!(mapped("id=key,metadata=m", &json!({"key": "a", "m": 1, "n": 2})).is_err());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::{InputRow, RowPlace, malformed};
+use super::{InputRow, RowPosition, malformed};
 use crate::cli::failure::CommandError;
 
 /// The notes below a folder, in the order of their paths.
@@ -60,7 +60,10 @@ impl TextFolder {
         let length = bytes.len() as u64;
         let text = String::from_utf8(bytes).map_err(|_| malformed(path, "is not UTF-8", utf8))?;
         let record = json!({ "id": id_from_path(name), "text": text, "metadata": { "path": name } });
-        Ok((InputRow::Line { place: RowPlace::Note(path.into()), bytes: record.to_string().into_bytes() }, length))
+        Ok((
+            InputRow::Line { position: RowPosition::Note(path.into()), bytes: record.to_string().into_bytes() },
+            length,
+        ))
     }
 }
 

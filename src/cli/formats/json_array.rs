@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::value::RawValue;
 
-use super::{InputRow, RowPlace, malformed};
+use super::{InputRow, RowPosition, malformed};
 use crate::cli::failure::CommandError;
 
 /// Returns the elements of an array, each on one line, and how many bytes it takes. Fails where the bytes are not a
@@ -20,7 +20,7 @@ pub fn rows(
         let bytes: Vec<u8> =
             element.get().bytes().map(|byte| if b"\r\n".contains(&byte) { b' ' } else { byte }).collect();
         let length = bytes.len() as u64;
-        Ok((InputRow::Line { place: RowPlace::Element(at + 1), bytes }, length))
+        Ok((InputRow::Line { position: RowPosition::Element(at + 1), bytes }, length))
     }))
 }
 

@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read};
 use std::path::PathBuf;
 
-use super::{InputRow, RowPlace, malformed};
+use super::{InputRow, RowPosition, malformed};
 use crate::cli::failure::CommandError;
 
 /// More than any record may hold, so that a file without line ends is not read into memory as a whole.
@@ -58,7 +58,7 @@ impl<R: BufRead> Iterator for Lines<R> {
                 continue;
             }
             self.skipped = 0;
-            return Some(Ok((InputRow::Line { place: RowPlace::Line(self.number), bytes }, taken)));
+            return Some(Ok((InputRow::Line { position: RowPosition::Line(self.number), bytes }, taken)));
         }
     }
 }
@@ -73,7 +73,7 @@ mod tests {
         let text = b"{\"id\":\"a\"}\n\n  \r\n{\"id\":\"b\"}";
         let rows: Vec<(InputRow, u64)> = Lines::new("x".into(), &text[..]).collect::<Result<_, _>>().unwrap();
         assert_eq!(rows.len(), 2);
-        assert_eq!(rows[1].0, InputRow::Line { place: RowPlace::Line(4), bytes: b"{\"id\":\"b\"}".to_vec() });
+        assert_eq!(rows[1].0, InputRow::Line { position: RowPosition::Line(4), bytes: b"{\"id\":\"b\"}".to_vec() });
         assert_eq!(rows.iter().map(|(_, taken)| taken).sum::<u64>(), text.len() as u64);
     }
 

@@ -61,7 +61,7 @@ impl Format {
 
 /// Where a line of an import comes from.
 #[derive(Debug, Clone, PartialEq)]
-pub enum RowPlace {
+pub enum RowPosition {
     /// The line with that number in the file, from 1.
     Line(usize),
     /// The element with that number of the array that the file is, from 1. It may have several lines, or share one.
@@ -70,13 +70,13 @@ pub enum RowPlace {
     Note(Arc<Path>),
 }
 
-impl RowPlace {
+impl RowPosition {
     /// Returns what it is called in a message about the import of `file`.
     pub fn describe(&self, file: &Path) -> String {
         match self {
-            RowPlace::Line(number) => format!("line {number} of {}", file.display()),
-            RowPlace::Element(number) => format!("element {number} of {}", file.display()),
-            RowPlace::Note(note) => note.display().to_string(),
+            RowPosition::Line(number) => format!("line {number} of {}", file.display()),
+            RowPosition::Element(number) => format!("element {number} of {}", file.display()),
+            RowPosition::Note(note) => note.display().to_string(),
         }
     }
 }
@@ -87,7 +87,7 @@ pub enum InputRow {
     /// A line of JSON.
     Line {
         /// Where it comes from, for messages.
-        place: RowPlace,
+        position: RowPosition,
         /// Its bytes, without the line end.
         bytes: Vec<u8>,
     },

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::file_search::SearchableFiles;
-use crate::file_index::{Credentials, IndexSegment, PassagePlace};
+use crate::file_index::{Credentials, IndexSegment, PassageLocation};
 use crate::memory::catalog::ResolvedView;
 use crate::memory::catalog::{Branch, Catalog, Revision, View};
 use crate::memory::maintenance::embedding::{EmbeddingStatus, Obstacle};
@@ -114,9 +114,9 @@ impl Memory {
         let searchable = if wants_files { self.searchable_files(view, caller)? } else { None };
         let missing = searchable.as_ref().map_or(0, |searchable| searchable.missing);
         let files = searchable.map(|SearchableFiles { files, .. }| files);
-        let read = |segment: &IndexSegment, place: &PassagePlace, inode: u64| {
+        let read = |segment: &IndexSegment, location: &PassageLocation, inode: u64| {
             let files = files.as_ref().expect("only what is searched is read");
-            files.text((segment, place), inode, self.packs())
+            files.text((segment, location), inode, self.packs())
         };
         let derived = status.vectors.clone();
         let file_source = files.clone().map(|files| FileSource {
@@ -132,8 +132,8 @@ impl Memory {
         // The embedder may have used up the time; this also lets other queries of the same user have their turn.
         late().map_or(Ok(()), Err)?;
         let asking = embedded.query.as_ref().unwrap_or(query);
-        let places = (&asked, &sources[..], file_source.as_ref());
-        let answer = run_query(places, metric, language, asking, embedded.no_vector(), &late)?;
+        let searched = (&asked, &sources[..], file_source.as_ref());
+        let answer = run_query(searched, metric, language, asking, embedded.no_vector(), &late)?;
         let mut reason = if answer.reason.is_some() { answer.reason } else { embedded.reason };
         // Without an embedder no file has a vector, so that none is missing among those.
         if missing > 0 && (answer.mode != Mode::Vector || status.vectors.is_some()) {

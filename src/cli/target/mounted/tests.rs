@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use super::*;
-use crate::cli::formats::RowPlace;
+use crate::cli::formats::RowPosition;
 use crate::cli::target::Target;
 
 const MERGE: &str = concat!(
@@ -58,7 +58,7 @@ fn exports_of_a_quiet_branch_open_at_once() {
 fn an_import_asks_to_leave_alone_what_is_already_so() {
     let dir = branch();
     fs::write(dir.path().join("ingest"), "").unwrap();
-    let row = InputRow::Line { place: RowPlace::Line(1), bytes: b"{\"id\":\"a\"}".to_vec() };
+    let row = InputRow::Line { position: RowPosition::Line(1), bytes: b"{\"id\":\"a\"}".to_vec() };
     // An ordinary file answers with what was written to it.
     assert_eq!(MountedBranch::new(dir.path()).put(vec![row]).unwrap_err().code, "not_json");
     let written = fs::read_to_string(dir.path().join("ingest")).unwrap();
@@ -67,7 +67,7 @@ fn an_import_asks_to_leave_alone_what_is_already_so() {
 
 #[test]
 fn a_server_that_can_not_leave_alone_what_is_so_gets_the_rows_without_asking_for_it() {
-    let row = || InputRow::Line { place: RowPlace::Line(1), bytes: b"{\"id\":\"a\"}".to_vec() };
+    let row = || InputRow::Line { position: RowPosition::Line(1), bytes: b"{\"id\":\"a\"}".to_vec() };
     for (message, batches) in [("line 1: unknown field `skip_unchanged`", 2), ("line 2: the vector is zero", 1)] {
         let written = RefCell::new(Vec::new());
         let earlier_server = |lines: &[u8]| {

@@ -90,8 +90,8 @@ impl Memory {
             if search.texts.len() == BATCH_TEXTS {
                 break;
             }
-            let place = part.segment.passage_place(row)?;
-            let key = place.key.vector_key();
+            let location = part.segment.passage_location(row)?;
+            let key = location.key.vector_key();
             let is_done = columns.as_ref().is_some_and(|columns| columns.number(row).is_some());
             if is_done || vectors.recent.contains_key(&key) || slot.is_refused(&key) || !search.seen_keys.insert(key) {
                 continue;
@@ -99,7 +99,7 @@ impl Memory {
             if let Some(vector) = self.stored_passage(&vectors.embedder, &key)? {
                 search.reused.push((key, Arc::new(DerivedVector::new(vector))));
             } else if let Some(file) = files.files_with_passage(&part.segment, row)?.first() {
-                search.texts.push((key, files.text((&part.segment, &place), file.inode, self.packs())?));
+                search.texts.push((key, files.text((&part.segment, &location), file.inode, self.packs())?));
             }
         }
         Ok(())
