@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::maintenance::unfinished_purge;
 use super::open::dir_entry_exists;
-use super::store_place::{check_outside, is_store};
+use super::store_path::{check_outside, is_store};
 use super::transaction::contents::has_whole_content;
 use super::verify::{VerifyOptions, verify};
 use super::{CopyError, Error};
@@ -41,7 +41,7 @@ pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
 ///
 /// Kinds as of [`backup`]; what of `store` was written before a failure stays there.
 pub fn restore(backup: &Path, store: &Path) -> Result<Value, Error> {
-    check_place(backup, store)?;
+    check_paths(backup, store)?;
     verify(backup, &VerifyOptions::default())?;
     let (bytes, verified) = copy_verified(backup, store)?;
     Ok(json!({
@@ -52,7 +52,7 @@ pub fn restore(backup: &Path, store: &Path) -> Result<Value, Error> {
 
 /// Returns how many bytes were copied, and what the check of the copy says.
 fn copy_verified(store: &Path, dest: &Path) -> Result<(u64, Value), Error> {
-    check_place(store, dest)?;
+    check_paths(store, dest)?;
     for _ in 0..COPY_ATTEMPTS_MAX {
         let copied =
             copy(&RealDisk::new(store), dest).map_err(|error| Error::io("the store could not be copied", error))?;
@@ -76,7 +76,7 @@ fn remove_content(folder: &Path) -> io::Result<()> {
 }
 
 /// Refuses anything but a store, and a place for a copy that is not free.
-fn check_place(store: &Path, dest: &Path) -> Result<(), Error> {
+fn check_paths(store: &Path, dest: &Path) -> Result<(), Error> {
     if !dir_entry_exists(store, "format")? {
         return Err(CopyError::Missing(store.to_owned()).into());
     }

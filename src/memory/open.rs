@@ -18,7 +18,7 @@ use super::storage::manifest::{self, Manifest};
 use super::storage::segments::Segments;
 use super::storage::trees::TreeStore;
 use super::storage::{Storage, read_file};
-use super::store_place::{check_outside_stores, is_store};
+use super::store_path::{check_outside_stores, is_store};
 use super::transaction::clock::{self, ClockReading};
 use super::transaction::commands::{CreateRoot, read_log_record};
 use super::transaction::leases::Leases;

@@ -89,7 +89,7 @@ impl Memory {
         // Not the clock: somebody may set that while the query runs.
         let start = (self.environment.uptime)();
         let elapsed = || (self.environment.uptime)().saturating_sub(start);
-        // Places hold the states that are searched, so the version of the catalog is let go of before anything that
+        // Sources hold the states that are searched, so the version of the catalog is let go of before anything that
         // takes long.
         let ((asked, sources), metric, language, path, status) = {
             let catalog = self.catalog().clone();
