@@ -81,8 +81,8 @@ mod tests {
     use super::*;
     use crate::fs::errno::Errno;
 
-    /// The answers, and whether a failure ends them.
-    fn told(outcomes: Vec<RequestOutcome>) -> (Vec<String>, bool) {
+    /// Returns the answers, and whether a failure ends them.
+    fn answers_until_failure(outcomes: Vec<RequestOutcome>) -> (Vec<String>, bool) {
         let failed = outcomes.last().is_some_and(Result::is_err);
         (outcomes.into_iter().map_while(Result::ok).collect(), failed)
     }
@@ -98,8 +98,11 @@ mod tests {
                 };
                 let expected: Vec<String> = requests.iter().take(bad).map(usize::to_string).collect();
                 let fails = bad < count;
-                assert_eq!(told(run_serially(&requests, usize::MAX, perform)), (expected.clone(), fails));
-                assert_eq!(told(run_in_parallel(&requests, usize::MAX, perform)), (expected, fails));
+                assert_eq!(
+                    answers_until_failure(run_serially(&requests, usize::MAX, perform)),
+                    (expected.clone(), fails)
+                );
+                assert_eq!(answers_until_failure(run_in_parallel(&requests, usize::MAX, perform)), (expected, fails));
             }
         }
     }

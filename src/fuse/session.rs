@@ -227,10 +227,10 @@ fn call_once<C>(ready: &mut Option<impl FnOnce(C)>, channel: C) {
 mod tests {
     use super::*;
 
-    /// Serves a mount of which this is heard; returns its outcome and whether it was said to be ready.
-    fn heard(told: Vec<Event<()>>) -> (Result<SessionEnd, MountError>, bool) {
+    /// Runs a service to which these events come; returns its outcome and whether it was said to be ready.
+    fn run_service(incoming: Vec<Event<()>>) -> (Result<SessionEnd, MountError>, bool) {
         let (events, inbox) = mpsc::channel();
-        told.into_iter().for_each(|event| events.send(event).unwrap());
+        incoming.into_iter().for_each(|event| events.send(event).unwrap());
         let attachment = Attachment::Mounted(OwnMount::already_unmounted());
         let session = std::thread::spawn(|| ());
         let mut is_ready = false;
@@ -244,10 +244,11 @@ mod tests {
     fn a_mount_that_died_before_its_first_answer_is_never_ready() {
         for errno in [libc::ECONNABORTED, libc::EPROTO] {
             let end = || Event::Ended(Err(io::Error::from_raw_os_error(errno)));
-            let (outcome, is_ready) = heard(vec![Event::Started(()), Event::Answered(Ok(ProbeAnswer::Dead)), end()]);
+            let (outcome, is_ready) =
+                run_service(vec![Event::Started(()), Event::Answered(Ok(ProbeAnswer::Dead)), end()]);
             assert!(!is_ready && matches!(outcome, Err(MountError::Session { .. })), "{errno}: {is_ready} {outcome:?}");
         }
-        let (outcome, is_ready) = heard(vec![
+        let (outcome, is_ready) = run_service(vec![
             Event::Started(()),
             Event::Answered(Ok(ProbeAnswer::Alive)),
             Event::Ended(Err(io::Error::from_raw_os_error(libc::ECONNABORTED))),

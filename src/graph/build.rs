@@ -114,7 +114,7 @@ impl<'a> GraphBuilder<'a> {
             walk(&self.growing, &query, &AllVisible, (start, Beam::new(ef)), &mut found, &mut self.scratch);
         }
         let near = found.iter().map(|ranked| (ranked.score(), ranked.node())).collect();
-        self.scratch.give_ranked(found);
+        self.scratch.reuse_ranked(found);
         near
     }
 

@@ -178,7 +178,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         found.extend(ranked.iter().filter_map(|ranked| Some((ranked.score(), self.row(ranked.node())?))));
         // Sorted again: equal scores go by the lower row for whoever asks, and the walk knew nodes only.
         found.sort_unstable_by_key(|&(score, row)| std::cmp::Reverse(RankedNode::new(score, row)));
-        scratch.give_ranked(ranked);
+        scratch.reuse_ranked(ranked);
         floor
     }
 

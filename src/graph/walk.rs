@@ -170,7 +170,7 @@ impl WalkScratch {
     }
 
     /// Takes back what [`WalkScratch::take_ranked`] lent, so that the next walk allocates nothing.
-    pub(super) fn give_ranked(&mut self, ranked: Vec<RankedNode>) {
+    pub(super) fn reuse_ranked(&mut self, ranked: Vec<RankedNode>) {
         self.ranked = ranked;
     }
 

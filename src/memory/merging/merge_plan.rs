@@ -326,20 +326,20 @@ impl MergePlan {
         };
         self.rewrite_count == catalog.rewrite_count
             && self.time <= time
-            && self.same_child(child)
+            && self.has_same_child(child)
             && parent.has_same_state(&self.parent)
             && parent.base_seq == self.parent.base_seq
-            && self.same_rules(child, parent)
+            && self.has_same_rules(child, parent)
     }
 
-    fn same_child(&self, child: &Branch) -> bool {
+    fn has_same_child(&self, child: &Branch) -> bool {
         // The states before and after entries never change.
         let has_states =
             self.merge.is_revert() || child.has_same_state(&self.child) && self.child.base_seq == child.base_seq;
         has_states && self.child.resolutions == child.resolutions
     }
 
-    fn same_rules(&self, child: &Branch, parent: &Branch) -> bool {
+    fn has_same_rules(&self, child: &Branch, parent: &Branch) -> bool {
         let (planned, present) =
             if self.merge == MergeVerb::Pull { (&*self.child, child) } else { (&*self.parent, parent) };
         planned.settings.merges_like(&present.settings)
@@ -355,7 +355,7 @@ impl MergePlan {
         let pair = MergeSides::new(context, self.child.id, self.merge, who)?;
         // Rows were moved, or the clock was set back: nothing of it can be kept.
         let is_in_place = self.rewrite_count == context.catalog.rewrite_count && self.time <= context.time;
-        if !is_in_place || !self.same_child(&pair.child) || !self.same_rules(&pair.child, &pair.parent) {
+        if !is_in_place || !self.has_same_child(&pair.child) || !self.has_same_rules(&pair.child, &pair.parent) {
             return MergePlan::new(context, self.child.id, self.merge, who, merge_budget);
         }
         let records = match pair.parent.has_same_state(&self.parent) {

@@ -325,7 +325,7 @@ mod tests {
         ResolvedEdits::new(&Arc::default(), &edits, budget.empty_reservation(0))
     }
 
-    fn the_one(lines: &[&str]) -> (Option<String>, bool) {
+    fn only_version(lines: &[&str]) -> (Option<String>, bool) {
         let resolved = resolved(lines).unwrap();
         let versions: Vec<ResolvedVersion> = resolved.puts().map(|(_, version)| version.clone()).collect();
         let [version] = &versions[..] else { panic!("{}", versions.len()) };
@@ -338,7 +338,7 @@ mod tests {
         let changes = resolved(&lines).unwrap().changes();
         let [RecordChange::Put { content, .. }] = &changes[..] else { panic!("{changes:?}") };
         assert_eq!((content.vector.as_deref(), &*content.metadata), (Some(&[1.0][..]), r#"{"k":1}"#));
-        assert_eq!(the_one(&[lines[0], lines[2], r#"{"id":"a","text":"y","replace":true}"#]).0.unwrap(), "y");
+        assert_eq!(only_version(&[lines[0], lines[2], r#"{"id":"a","text":"y","replace":true}"#]).0.unwrap(), "y");
         let after_a_delete = [lines[0], r#"{"id":"a","delete":true}"#, lines[2]];
         let error = resolved(&after_a_delete).err().unwrap();
         assert_eq!((error.code(), &error.to_string()[..7]), ("empty_record", "line 3:"));
@@ -383,7 +383,7 @@ mod tests {
         ];
         for until in 1..=lines.len() {
             let so_far: Vec<&str> = lines[..until].iter().map(|(line, _)| *line).collect();
-            assert_eq!(the_one(&so_far).1, lines[until - 1].1, "{}", lines[until - 1].0);
+            assert_eq!(only_version(&so_far).1, lines[until - 1].1, "{}", lines[until - 1].0);
         }
     }
 }

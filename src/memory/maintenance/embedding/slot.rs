@@ -27,7 +27,7 @@ struct SlotState {
     /// Why it did not answer when it was last asked; none once it did.
     embed_error: Option<EmbedError>,
     /// Whether sets that entries name are of its vectors, as far as that was compared.
-    agrees: HashMap<Hash, bool>,
+    set_matches: HashMap<Hash, bool>,
     sets: HashMap<Hash, DerivedVectors>,
     /// Texts that it refused: they are not sent again before the next mount, or a `reembed`.
     refused: HashSet<Hash>,
@@ -125,7 +125,7 @@ impl EmbedderSlot {
     pub(super) fn set_identity(&self, identity: EmbedderIdentity) {
         self.change(|state| {
             (state.identity, state.embed_error) = (Some(Arc::new(identity)), None);
-            state.agrees.clear();
+            state.set_matches.clear();
         });
     }
 
@@ -155,13 +155,13 @@ impl EmbedderSlot {
     }
 
     /// Notes whether it makes the vectors of a set, as its probe texts showed.
-    pub(super) fn note_set_match(&self, set: Hash, agrees: bool) {
-        self.change(|state| _ = state.agrees.insert(set, agrees));
+    pub(super) fn note_set_match(&self, set: Hash, is_match: bool) {
+        self.change(|state| _ = state.set_matches.insert(set, is_match));
     }
 
     /// Tells whether a set is of its vectors; nothing where that was not compared yet.
     pub(in crate::memory) fn is_of_set(&self, set: &Hash) -> Option<bool> {
-        self.lock().agrees.get(set).copied()
+        self.lock().set_matches.get(set).copied()
     }
 
     /// Returns the vectors of a set, with none in memory where it has none.
