@@ -68,7 +68,7 @@ pub use merging::merge_result::MergeResult;
 pub use open::OpenMode;
 pub use store_path::check_outside_stores;
 pub use transaction::batch::IngestBatch;
-pub use transaction::commands::{ReviewRequest, check_closed_name};
+pub use transaction::commands::{ForkOptions, ReviewRequest, check_closed_name};
 pub use transaction::commit::{CommitOptions, CommitReceipt};
 pub use transaction::files::EditError;
 pub use transaction::leases::Lease;

@@ -6,7 +6,7 @@ use super::{
     Argument, ArgumentError, Arguments, BranchRight, CliForm, CliHelp, ParentRight, Report, Rights, Verb, VerbAnswer,
     VerbContext, VerbSpec,
 };
-use crate::memory::{BranchError, Error, Revision, Setting, check_setting};
+use crate::memory::{BranchError, Error, ForkOptions, Revision, Setting, check_setting};
 
 const NAME: Argument = Argument::word("NAME", "The new branch's name").checked_as_name();
 const FROM: Argument = Argument::option(
@@ -75,8 +75,8 @@ fn fork(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, 
         (None, Some(name)) => Some(memory.find_ended(actor, branch, name)?),
         (None, None) => None,
     };
-    let (name, ttl) = (arguments.required(&NAME), arguments.get(&TTL));
-    let fork = memory.fork_with_ttl(actor, branch, name, from.as_ref(), owner, ttl)?;
+    let options = ForkOptions { from: from.as_ref(), owner, ttl: arguments.get(&TTL) };
+    let fork = memory.fork_with(actor, branch, arguments.required(&NAME), options)?;
     let mut answer = json!({"status": "forked", "branch": &*memory.info(fork)?.path});
     if let Some(from) = from {
         answer["from"] = from.to_json();

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Kind, Memory, MergeOptions, MergeResult, MergeVerb, Query, RevertVerb, Revision, Setting, Side, View,
+    BranchId, ForkOptions, Kind, Memory, MergeOptions, MergeResult, MergeVerb, Query, RevertVerb, Revision, Setting,
+    Side, View,
 };
 
 use crate::shrink::run_steps;
@@ -243,7 +244,8 @@ impl Harness {
         let ended = self.branches[ended[self.chance.below(ended.len())]].clone();
         let found = self.memory.find_ended(&who(), self.ids[&at], ended.path.rsplit('/').next().unwrap()).unwrap();
         let name = format!("b{}", self.branches.len());
-        let id = self.memory.fork_from(&who(), self.ids[&at], &name, Some(&found), None).unwrap();
+        let options = ForkOptions { from: Some(&found), ..ForkOptions::default() };
+        let id = self.memory.fork_with(&who(), self.ids[&at], &name, options).unwrap();
         self.tick();
         let path = format!("{}/{name}", self.branches[at].path);
         let mut child = ModelBranch { path, alive: true, ..ended };

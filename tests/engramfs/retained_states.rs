@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Error, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeOptions, MergeVerb, NewInode, RevertVerb,
-    Revision, Setting, ShowTarget, View, Viewer,
+    BranchId, Error, FILES_ROOT, FileName, FileOp, ForkOptions, FoundState, Kind, Memory, MergeOptions, MergeVerb,
+    NewInode, RevertVerb, Revision, Setting, ShowTarget, View, Viewer,
 };
 use serde_json::Value;
 
@@ -35,9 +35,13 @@ fn signed_head(entry: &Value, path: &str) -> Option<String> {
     says.then(|| entry["head"].as_str().unwrap().to_owned())
 }
 
+fn begin_with(found: &FoundState) -> ForkOptions<'_> {
+    ForkOptions { from: Some(found), ..ForkOptions::default() }
+}
+
 fn head_behind(memory: &Memory, branch: BranchId, seq: u64, name: &str) -> Result<String, Error> {
     let found = memory.find_state(branch, &Revision::parse(&seq.to_string())?)?;
-    let fork = memory.fork_from(&who(), branch, name, Some(&found), None)?;
+    let fork = memory.fork_with(&who(), branch, name, begin_with(&found))?;
     let head = memory.status(&View::Branch(fork))?["head"].as_str().unwrap().to_owned();
     memory.discard(&who(), fork)?;
     Ok(head)
@@ -194,7 +198,7 @@ fn a_discarded_branch_comes_back_with_its_own_edits_and_can_still_be_merged() {
         let found = memory.find_ended(&who(), main, "x").unwrap();
         let listed = memory.ended_children(&who(), main).unwrap();
         assert_eq!((listed.len(), &listed[0]["name"], &listed[0]["seq"]), (1, &"x".into(), &found.to_json()["entry"]));
-        let back = memory.fork_from(&who(), main, "x", Some(&found), None).unwrap();
+        let back = memory.fork_with(&who(), main, "x", begin_with(&found)).unwrap();
         assert_eq!(memory.setting(&View::Branch(back), Setting::Task).unwrap(), "tidy");
         let in_back: BTreeMap<_, _> = texts(&memory, &View::Branch(back)).into_iter().collect();
         assert_eq!((&*in_back["a"], &*in_back["b"]), ("of x", "base"));
@@ -225,7 +229,7 @@ fn the_last_state_of_a_branch_stays_though_a_collection_had_let_go_of_it() {
     memory.discard(&who(), x).unwrap();
     for _ in 0..2 {
         let found = memory.find_ended(&who(), main, "x").unwrap();
-        let back = memory.fork_from(&who(), main, "back", Some(&found), None).unwrap();
+        let back = memory.fork_with(&who(), main, "back", begin_with(&found)).unwrap();
         assert_eq!(texts(&memory, &View::Branch(back)), [("a".to_owned(), "of x".to_owned())]);
         memory.discard(&who(), back).unwrap();
         memory.seal().unwrap();
@@ -249,7 +253,7 @@ fn who_did_not_own_a_discarded_branch_does_not_find_it() {
     assert_eq!(code(&ann, "y").unwrap_err(), "no_such_state");
     for back_by in [&root, &ann] {
         let found = memory.find_ended(back_by, main, "x").unwrap();
-        let back = memory.fork_from(back_by, main, "x", Some(&found), None).unwrap();
+        let back = memory.fork_with(back_by, main, "x", begin_with(&found)).unwrap();
         let info = memory.info(back).unwrap();
         assert_eq!((info.uid, info.checkpoints), (1001, 0));
         memory.checkpoint(&ann, back, "v1", None).unwrap();
@@ -259,7 +263,7 @@ fn who_did_not_own_a_discarded_branch_does_not_find_it() {
     let merged = memory.fork(&ann, main, "merged", None).unwrap();
     memory.merge(&who(), merged, MergeVerb::Merge, false).unwrap();
     let found = memory.find_ended(&who(), main, "merged").unwrap();
-    let back = memory.fork_from(&who(), main, "merged", Some(&found), None).unwrap();
+    let back = memory.fork_with(&who(), main, "merged", begin_with(&found)).unwrap();
     assert_eq!(memory.info(back).unwrap().uid, who().uid);
 }
 

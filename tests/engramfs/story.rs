@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use engramfs::disk::Disk;
 use engramfs::memory::{
-    Actor, BranchId, Error, Hash, Kind, Lease, Memory, MergeVerb, RevertVerb, ReviewRequest, Setting,
+    Actor, BranchId, Error, ForkOptions, Hash, Kind, Lease, Memory, MergeVerb, RevertVerb, ReviewRequest, Setting,
     SharedLogEntryInput, SignalId,
 };
 
@@ -316,7 +316,8 @@ impl Story {
         let ended = self.memory.ended_children(&who(), main)?;
         let Some(seq) = ended.first().and_then(|ended| ended["seq"].as_u64()) else { return Ok(()) };
         let found = self.memory.find_ended(&who(), main, &seq.to_string())?;
-        self.memory.fork_from(&who(), main, &format!("again{}", self.count), Some(&found), None).map(drop)
+        let options = ForkOptions { from: Some(&found), ..ForkOptions::default() };
+        self.memory.fork_with(&who(), main, &format!("again{}", self.count), options).map(drop)
     }
 
     fn rollback_entry(&mut self) -> Result<(), Error> {

@@ -18,7 +18,7 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::target::open_store;
 use crate::memory::{
-    Actor, BranchId, Memory, MergeVerb, OpenMode, Setting, SharedLogImport, Snapshot, StampedRecord, View,
+    Actor, BranchId, ForkOptions, Memory, MergeVerb, OpenMode, Setting, SharedLogImport, Snapshot, StampedRecord, View,
     check_closed_name, check_setting,
 };
 
@@ -101,7 +101,7 @@ impl DumpReader<'_> {
         }
         self.restore_state(branch, self.manifest.state(top.first_base())?)?;
         for name in &names[1..names.len() - 1] {
-            branch = self.memory.fork_from(&self.who, branch, name, None, None)?;
+            branch = self.memory.fork(&self.who, branch, name, None)?;
         }
         let forks = self.fork_children(branch, [top])?;
         forks.first().map(|(_, branch)| *branch).ok_or_else(|| damaged("it has no branch"))
@@ -135,7 +135,8 @@ impl DumpReader<'_> {
             self.restore_state(parent, self.manifest.state(base)?)?;
             for child in forks {
                 let name = child.path.rsplit('/').next().unwrap_or_default();
-                let branch = self.memory.fork_from(&self.who, parent, name, None, Some(child.owner))?;
+                let options = ForkOptions { owner: Some(child.owner), ..ForkOptions::default() };
+                let branch = self.memory.fork_with(&self.who, parent, name, options)?;
                 if let Some(DumpedProposal { head, text, .. }) = &child.proposal {
                     self.restore_state(branch, self.manifest.state(head)?)?;
                     let proposed = self.memory.propose(&self.who, branch, text);

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, Attrs, Environment, FileOp, Memory, MergeVerb, OpenMode, Setting, Time, View};
+use engramfs::memory::{
+    Actor, Attrs, Environment, FileOp, ForkOptions, Memory, MergeVerb, OpenMode, Setting, Time, View,
+};
 
 use serde_json::Value;
 
@@ -71,7 +73,8 @@ fn a_file_that_expires_is_deleted_in_the_name_of_the_owner_of_its_branch() {
     let main = main_of(&memory);
     memory.set(&who(), main, Setting::Rules, "episodic/** text ttl=1h\n** text").unwrap();
     let owner = Actor { uid: 1001, gid: 1001, name: "bob".into() };
-    let theirs = memory.fork_from(&who(), main, "theirs", None, Some(owner.uid)).unwrap();
+    let options = ForkOptions { owner: Some(owner.uid), ..ForkOptions::default() };
+    let theirs = memory.fork_with(&who(), main, "theirs", options).unwrap();
     try_write(&memory, &owner, theirs, "episodic/old", "x").unwrap();
     NOW.fetch_add(3_600_000_000_000, Ordering::Relaxed);
     assert_eq!(memory.gc(&who(), None, false).unwrap()["files"], 1);

@@ -8,9 +8,9 @@ use std::time::Duration;
 use engramfs::disk::{Disk, DiskFile, DiskSpace, RealDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
 use engramfs::memory::{
-    Actor, Attrs, BranchId, CommitOptions, Environment, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeOptions,
-    MergeVerb, NewInode, OpenMode, PurgeOptions, RangeOp, RenameMode, RevertVerb, ReviewRequest, Revision, Setting,
-    SharedLogEntryInput, ShowTarget, Side, SignalId, Time, Viewer, XattrMode,
+    Actor, Attrs, BranchId, CommitOptions, Environment, FILES_ROOT, FileName, FileOp, ForkOptions, Kind, Memory,
+    MergeOptions, MergeVerb, NewInode, OpenMode, PurgeOptions, RangeOp, RenameMode, RevertVerb, ReviewRequest,
+    Revision, Setting, SharedLogEntryInput, ShowTarget, Side, SignalId, Time, Viewer, XattrMode,
 };
 
 use crate::files::write;
@@ -307,7 +307,8 @@ fn imports(memory: &Memory) {
     memory.import_log(&who(), cases).unwrap().finish_closed(0, "case@7").unwrap();
     memory.append_log(&who(), cases, &[SharedLogEntryInput::parse("goes on").unwrap()]).unwrap();
     // Longer than any later build will be away.
-    let child = memory.fork_with_ttl(&who(), cases, "child", None, None, Some("36500d")).unwrap();
+    let options = ForkOptions { ttl: Some("36500d"), ..ForkOptions::default() };
+    let child = memory.fork_with(&who(), cases, "child", options).unwrap();
     memory.import_log_at_base(&who(), child, 1).unwrap();
 }
 

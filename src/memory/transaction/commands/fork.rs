@@ -110,6 +110,17 @@ impl Command for ForkBranch {
     }
 }
 
+/// How a branch is forked; by default as it is now, for whoever forks, with the settings that forks inherit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ForkOptions<'a> {
+    /// The state that the fork begins with; none, the default, for the present one.
+    pub from: Option<&'a FoundState>,
+    /// Uid of the user whose branch it is from the beginning; none, the default, for whoever forks. Who may is not asked here.
+    pub owner: Option<u32>,
+    /// Its [`Setting::Ttl`], in the same entry: the fork has it, or is not there. None, the default, for the one that it inherits.
+    pub ttl: Option<&'a str>,
+}
+
 impl Memory {
     /// Forks a branch as it is now, or as it was at the checkpoint `from`.
     ///
@@ -118,37 +129,22 @@ impl Memory {
     /// [`Memory::find_state`].
     pub fn fork(&self, who: &Actor, parent: BranchId, name: &str, from: Option<&str>) -> Result<BranchId, Error> {
         let from = from.map(|text| self.find_state(parent, &Revision::parse(text)?)).transpose()?;
-        self.fork_from(who, parent, name, from.as_ref(), None)
+        self.fork_with(who, parent, name, ForkOptions { from: from.as_ref(), ..ForkOptions::default() })
     }
 
-    /// Forks a branch as it is now, or from a state that was found, for whoever forks or another user, whose branch it is
-    /// from the beginning. Who may is not asked here.
+    /// Forks a branch as the options say.
     ///
-    /// Kind `Exists` where the name is taken, `Invalid` where it is not a name, `Quota` where a branch above may have no more.
-    pub fn fork_from(
+    /// Kind `Exists` where the name is taken, `Invalid` where it is not a name or the setting has no such value, `Quota` where
+    /// a branch above may have no more.
+    pub fn fork_with(
         &self,
         who: &Actor,
         parent: BranchId,
         name: &str,
-        from: Option<&FoundState>,
-        owner: Option<u32>,
-    ) -> Result<BranchId, Error> {
-        self.fork_with_ttl(who, parent, name, from, owner, None)
-    }
-
-    /// As [`Memory::fork_from`], with a value for [`Setting::Ttl`] in the same entry: the fork has it, or is not there.
-    ///
-    /// Fails as that does, and with kind `Invalid` where the setting has no such value.
-    pub fn fork_with_ttl(
-        &self,
-        who: &Actor,
-        parent: BranchId,
-        name: &str,
-        from: Option<&FoundState>,
-        owner: Option<u32>,
-        ttl: Option<&str>,
+        options: ForkOptions<'_>,
     ) -> Result<BranchId, Error> {
         self.check_quota(parent, |_| Ok(Usage { branches: 1, ..Usage::default() }))?;
+        let ForkOptions { from, owner, ttl } = options;
         let from = from.map(|state| state.source.clone());
         let command = || Ok(ForkBranch { parent, name: name.into(), from, owner, ttl: ttl.map(Arc::from) });
         Ok(BranchId(self.transact(who, &[Some(parent)], command)?.entry.branch_id))
@@ -193,7 +189,8 @@ mod tests {
             let main = memory.root("main").unwrap();
             // From then on, or a change that frees room would use what is kept for it.
             disk.plan(Fault { sticky: true, ..Fault::once(nth, &[DiskCall::Write], libc::ENOSPC) });
-            let outcome = memory.fork_with_ttl(&who, main, "z", None, None, Some("1h"));
+            let options = ForkOptions { ttl: Some("1h"), ..ForkOptions::default() };
+            let outcome = memory.fork_with(&who, main, "z", options);
             refused += usize::from(outcome.is_err());
             disk.clear();
             let ttl = |memory: &Memory| {

@@ -36,6 +36,7 @@ pub(in crate::memory) use archive::ArchiveEntries;
 pub(super) use commit_records::{CommitRecords, provenance};
 pub(in crate::memory) use discard::DiscardBranch;
 pub(in crate::memory) use embedder::NoteEmbedder;
+pub use fork::ForkOptions;
 pub use import::check_closed_name;
 pub(in crate::memory) use kept_dropped::NoteDroppedStates;
 pub use proposals::ReviewRequest;
