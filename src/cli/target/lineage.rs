@@ -50,7 +50,7 @@ impl Lineage {
             LineageSource::Store(memory, branch, last_seq) => {
                 let part = (*branch, HistoryFile::Lineage, *last_seq);
                 // Nothing is filtered: whoever can open the store itself can read all of it anyway.
-                Ok(memory.history_read(part, start, (end - start) as usize, &|_, _| true)?)
+                Ok(memory.read_history(part, start, (end - start) as usize, &|_, _| true)?)
             }
         }
     }

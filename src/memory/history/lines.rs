@@ -77,7 +77,7 @@ impl Memory {
     /// `may_enter` tells whether the reader may enter a directory of that owner and mode. Entries about branches that the
     /// reader may not enter, or could not when they ended, show little. Kind `Damaged` where an archive is not what was
     /// written, or its totals lead to no line.
-    pub fn history_read(
+    pub fn read_history(
         &self,
         (branch, file, last_seq): (BranchId, HistoryFile, u64),
         offset: u64,

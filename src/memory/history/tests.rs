@@ -80,7 +80,7 @@ fn expected_events(all: &[Arc<SignedEntry>], branch: u64) -> Vec<u8> {
 fn read(memory: &Memory, branch: BranchId, file: HistoryFile, upto: u64, size: usize) -> Vec<u8> {
     let mut text = Vec::new();
     loop {
-        let part = memory.history_read((branch, file, upto), text.len() as u64, size, &|_, _| true).unwrap();
+        let part = memory.read_history((branch, file, upto), text.len() as u64, size, &|_, _| true).unwrap();
         if part.is_empty() {
             assert_eq!(text.len() as u64, memory.history_length(branch, file, upto).unwrap());
             return text;
@@ -257,7 +257,7 @@ fn who_may_not_enter_a_branch_sees_little_of_its_entries_in_as_many_bytes() {
     let lines = |uid: u32| {
         let may_enter = |owner: u32, mode: u32| uid == owner || mode & 1 != 0;
         let part = (main, HistoryFile::Lineage, memory.last_seq());
-        String::from_utf8(memory.history_read(part, 0, 1 << 20, &may_enter).unwrap()).unwrap()
+        String::from_utf8(memory.read_history(part, 0, 1 << 20, &may_enter).unwrap()).unwrap()
     };
     let check = |when: &str| {
         let (all, some) = (lines(2), lines(9));
@@ -332,7 +332,7 @@ fn seen_by_others(memory: &Memory, branch: BranchId) -> Vec<String> {
     let upto = memory.last_seq();
     let length = memory.history_length(branch, HistoryFile::Lineage, upto).unwrap();
     let part = (branch, HistoryFile::Lineage, upto);
-    let text = memory.history_read(part, 0, length as usize + 1, &|owner, mode| owner == 1 || mode & 1 != 0).unwrap();
+    let text = memory.read_history(part, 0, length as usize + 1, &|owner, mode| owner == 1 || mode & 1 != 0).unwrap();
     String::from_utf8(text).unwrap().lines().map(str::to_owned).collect()
 }
 

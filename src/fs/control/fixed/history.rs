@@ -15,7 +15,7 @@ impl OpenContext {
 
     fn history(&self, file: HistoryFile, last_seq: u64, offset: u64, size: usize) -> Result<Vec<u8>, Failure> {
         let may_enter = |uid, mode| self.mount.permits_mode(self.caller, (uid, mode), SEARCH);
-        Ok(self.memory().history_read((self.branch(), file, last_seq), offset, size, &may_enter)?)
+        Ok(self.memory().read_history((self.branch(), file, last_seq), offset, size, &may_enter)?)
     }
 }
 
