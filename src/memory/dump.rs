@@ -14,11 +14,11 @@ use crate::object::{Hash, Time};
 use crate::record::{Provenance, Version};
 
 /// A version of a record as a line of an export has it, with who wrote it and when.
-pub struct StampedRecord(pub(in crate::memory) Version);
+pub struct ImportedRecord(pub(in crate::memory) Version);
 
 /// What a line says beside the content; none of it may be missing but `vector_stale`.
 #[derive(Deserialize)]
-struct StampedRecordKeys {
+struct ImportedRecordKeys {
     id: String,
     created: String,
     modified: String,
@@ -31,11 +31,11 @@ struct StampedRecordKeys {
     vector_stale: bool,
 }
 
-impl StampedRecord {
+impl ImportedRecord {
     /// Parses a line of an export; errors name it by `number`, counted from 1.
-    pub fn parse(line: &[u8], number: usize) -> Result<StampedRecord, Error> {
+    pub fn parse(line: &[u8], number: usize) -> Result<ImportedRecord, Error> {
         let failed = |error: serde_json::Error| RecordError::NotARecord(Arc::new(error)).at_line(number);
-        let keys: StampedRecordKeys = serde_json::from_slice(line).map_err(failed)?;
+        let keys: ImportedRecordKeys = serde_json::from_slice(line).map_err(failed)?;
         let time =
             |text: &str| text.parse::<Time>().map_err(|_| RecordError::NotATime(text.to_owned()).at_line(number));
         let (created, modified) = (time(&keys.created)?, time(&keys.modified)?);
@@ -47,7 +47,7 @@ impl StampedRecord {
         let [branch, agent, session, task] = [keys.branch, keys.agent, keys.session, keys.task].map(Arc::from);
         let (uid, vector_stale) = (keys.uid, keys.vector_stale);
         let provenance = Provenance { created, modified, branch, agent, session, task, uid, vector_stale };
-        Ok(StampedRecord(Version::new(id, content, provenance)))
+        Ok(ImportedRecord(Version::new(id, content, provenance)))
     }
 
     /// Returns the record's id, without `.json`.
@@ -69,7 +69,7 @@ impl Snapshot {
 
     /// Returns whether it has this very version of a record, provenance included. False where there is no record of
     /// that id, too. Kind `Io` or `Damaged` where the hash or the provenance of its version can't be read.
-    pub fn contains(&self, record: &StampedRecord) -> Result<bool, Error> {
+    pub fn contains(&self, record: &ImportedRecord) -> Result<bool, Error> {
         let Some(row) = self.state.find(&record.0.id)? else { return Ok(false) };
         Ok(row.hash()? == record.0.hash && row.provenance()? == record.0.provenance)
     }
@@ -143,7 +143,7 @@ pub struct SharedLogImport<'a> {
     who: Actor,
     owner: BranchId,
     log: BranchId,
-    batch: Vec<StampedRecord>,
+    batch: Vec<ImportedRecord>,
 }
 
 /// Entries and events of one commit, together: so many are held in memory.
@@ -152,17 +152,17 @@ const BATCH_ENTRIES: usize = 16_384;
 impl SharedLogImport<'_> {
     /// Adds an entry, and what is to be remembered of its event. Every 16,384 of both are committed at once. Fails as a
     /// commit of them does; entries that were committed before stay in the log, uncounted.
-    pub fn push(&mut self, entry: StampedRecord) -> Result<(), Error> {
+    pub fn push(&mut self, entry: ImportedRecord) -> Result<(), Error> {
         if let Some(event) = event_record_in(&entry.0) {
             let version = Version::new(event.0, event.1, entry.0.provenance.clone());
-            self.batch.push(StampedRecord(version));
+            self.batch.push(ImportedRecord(version));
         }
         self.batch.push(entry);
         if self.batch.len() < BATCH_ENTRIES { Ok(()) } else { self.commit() }
     }
 
     fn commit(&mut self) -> Result<(), Error> {
-        self.memory.put_stamped(&self.who, self.log, std::mem::take(&mut self.batch), &[])
+        self.memory.import_records(&self.who, self.log, std::mem::take(&mut self.batch), &[])
     }
 
     /// Has the log begin with these entries, of which some are archived; returns its head. Fails as
@@ -196,10 +196,10 @@ mod tests {
             r#""modified":"2026-01-02T00:00:00.000000000Z","branch":"main/x","agent":"ann","session":"s","task":"","#,
             r#""uid":7,"vector_stale":true,"vector":[1.5]}"#
         );
-        let record = StampedRecord::parse(line.as_bytes(), 1).unwrap();
+        let record = ImportedRecord::parse(line.as_bytes(), 1).unwrap();
         let mut out = Vec::new();
         write_export_line(&mut out, &record.0);
-        let again = StampedRecord::parse(&out, 1).unwrap();
+        let again = ImportedRecord::parse(&out, 1).unwrap();
         assert!(again.0 == record.0 && again.0.provenance.vector_stale && again.0.provenance.uid == 7);
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(value, serde_json::from_str::<serde_json::Value>(line).unwrap());
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_line_without_who_and_when_is_refused_with_its_number() {
         for line in [r#"{"id":"a","text":"t"}"#, r#"{"id":"a","delete":true}"#, "text", ""] {
-            let error = StampedRecord::parse(line.as_bytes(), 7).err().unwrap();
+            let error = ImportedRecord::parse(line.as_bytes(), 7).err().unwrap();
             assert!(error.to_string().starts_with("line 7: "), "{error}");
         }
     }

@@ -51,7 +51,7 @@ pub use command::merge_verb::{MergeVerb, RevertVerb};
 pub use command::record_input::{DOCUMENT_BYTES_MAX, RecordEdit, RecordInput, SKIP_UNCHANGED_LINE, parse_skip_line};
 pub use command::record_patch::{EXPORTED_LINE_BYTES_MAX, RecordPatch};
 pub use command::shared_log_entry::{SharedLogEntryInput, parse_cursor_line};
-pub use dump::{OwnLog, SharedLogImport, StampedRecord};
+pub use dump::{ImportedRecord, OwnLog, SharedLogImport};
 pub use environment::Environment;
 pub use error::{
     Advice, AgentError, BranchError, ClockError, CopyError, EmbedderError, Error, Kind, LimitError, MergeError,

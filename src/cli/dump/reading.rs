@@ -18,8 +18,8 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::target::open_store;
 use crate::memory::{
-    Actor, BranchId, ForkOptions, Memory, MergeVerb, OpenMode, Setting, SharedLogImport, Snapshot, StampedRecord, View,
-    check_closed_name, check_setting,
+    Actor, BranchId, ForkOptions, ImportedRecord, Memory, MergeVerb, OpenMode, Setting, SharedLogImport, Snapshot,
+    View, check_closed_name, check_setting,
 };
 
 /// Records of one commit, and their bytes.
@@ -180,13 +180,13 @@ impl DumpReader<'_> {
             bytes += record.bytes();
             batch.push(record);
             if batch.len() >= BATCH.0 || bytes >= BATCH.1 {
-                self.memory.put_stamped(&self.who, branch, std::mem::take(&mut batch), &[])?;
+                self.memory.import_records(&self.who, branch, std::mem::take(&mut batch), &[])?;
                 bytes = 0;
             }
             Ok(())
         })?;
         let gone = find_removed(&before, &named)?;
-        Ok(self.memory.put_stamped(&self.who, branch, batch, &gone)?)
+        Ok(self.memory.import_records(&self.who, branch, batch, &gone)?)
     }
 
     /// Gives all branches their settings, parents first: what some allow depends on the parent's.
@@ -288,11 +288,11 @@ impl DumpReader<'_> {
     fn for_each_record(
         &self,
         path: &Path,
-        mut each: impl FnMut(StampedRecord) -> Result<(), CommandError>,
+        mut each: impl FnMut(ImportedRecord) -> Result<(), CommandError>,
     ) -> Result<(), CommandError> {
         for_each_line(path, |line, number| {
             let record =
-                StampedRecord::parse(line, number).map_err(|error| damaged(format!("{}, {error}", path.display())))?;
+                ImportedRecord::parse(line, number).map_err(|error| damaged(format!("{}, {error}", path.display())))?;
             each(record)
         })
     }

@@ -17,7 +17,7 @@ use crate::memory::command::record_input::{RecordEdit, check_vector};
 use crate::memory::command::record_patch::RecordPatch;
 use crate::memory::merging::merge::{PLAN_ROUNDS_MAX, REVALIDATED_UNDER_LOCK_MAX};
 use crate::memory::merging::merge_budget::PlanError;
-use crate::memory::{Actor, BranchError, Error, Memory, Record, RecordError, StampedRecord};
+use crate::memory::{Actor, BranchError, Error, ImportedRecord, Memory, Record, RecordError};
 use crate::object::{Hash, Time};
 use crate::record::{Provenance, RecordContent, Version};
 use crate::segment::{Row, Segment, SegmentError, write_segment};
@@ -273,11 +273,11 @@ impl Memory {
 
     /// Commits versions that were written elsewhere, with who wrote them and when, and deletes.
     /// Kinds as of [`Memory::commit`].
-    pub fn put_stamped(
+    pub fn import_records(
         &self,
         who: &Actor,
         branch: BranchId,
-        mut records: Vec<StampedRecord>,
+        mut records: Vec<ImportedRecord>,
         deletes: &[Arc<str>],
     ) -> Result<(), Error> {
         if records.is_empty() && deletes.is_empty() {
@@ -288,12 +288,12 @@ impl Memory {
             return self.transact(who, &[Some(branch)], || Ok(CommitRecords { branch, changes })).map(drop);
         }
         self.check_record_quota(branch, records.iter().map(|record| (record.id(), record.bytes())))?;
-        let bytes = records.iter().map(StampedRecord::bytes).sum::<usize>();
+        let bytes = records.iter().map(ImportedRecord::bytes).sum::<usize>();
         let _room = self.reserve_room(disk_cost_bytes(0, 0) + bulk_disk_cost_bytes(bytes as u64))?;
         // A segment has its rows in the order of ids.
         records.sort_by(|one, other| one.id().cmp(other.id()));
         let rows: Vec<Row> =
-            records.into_iter().map(|StampedRecord(version)| Row::Unsealed(Arc::new(version))).collect();
+            records.into_iter().map(|ImportedRecord(version)| Row::Unsealed(Arc::new(version))).collect();
         let dim = VersionBuilder::new(self, who, branch)?.check_rows(&rows)?;
         // Until an entry refers to the segment: a sweep would remove it.
         let _publishing = self.storage.segments.blobs.begin_publishing();
@@ -465,10 +465,10 @@ mod tests {
     }
 
     #[test]
-    fn deletes_are_committed_without_any_stamped_record() {
+    fn deletes_are_committed_without_any_imported_record() {
         let (memory, main) = memory();
         memory.commit(&who(), main, vec![put("goes"), put("stays")]).unwrap();
-        memory.put_stamped(&who(), main, Vec::new(), &["goes".into()]).unwrap();
+        memory.import_records(&who(), main, Vec::new(), &["goes".into()]).unwrap();
         let state = memory.catalog().branch(main).unwrap().state.clone();
         assert!(state.find("goes").unwrap().is_none() && state.find("stays").unwrap().is_some());
     }
