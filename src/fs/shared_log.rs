@@ -80,8 +80,8 @@ impl OpenContext {
 
     /// Gathers the last entries some at a time, so that no more are read than the caller may hold.
     fn last_lines(&self, log: &SharedLog, count: u64) -> Result<CountedBuffer, Failure> {
-        let (mut lines, mut read) = (self.buffer(), log.entries().saturating_sub(count));
-        while read < log.entries() {
+        let (mut lines, mut read) = (self.buffer(), log.entry_count().saturating_sub(count));
+        while read < log.entry_count() {
             lines.extend(&log.lines_after(read, BATCH_ENTRIES_MAX)?)?;
             read += BATCH_ENTRIES_MAX;
         }

@@ -137,7 +137,7 @@ fn a_store_that_was_written_a_century_ahead_is_found_and_follows_the_clock_again
     commit(&memory, "right").unwrap();
     assert!(time(&memory).contains("\"time\":\"2027-"), "{}", time(&memory));
     let at_checkpoint = View::Checkpoint(main_of(&memory), "then".into());
-    let history = (main_of(&memory), HistoryFile::Lineage, memory.history_end(&at_checkpoint).unwrap());
+    let history = (main_of(&memory), HistoryFile::Lineage, memory.history_last_seq(&at_checkpoint).unwrap());
     let lineage = memory.read_history(history, 0, 1 << 20, &|_, _| true).unwrap();
     let last = String::from_utf8_lossy(&lineage).lines().last().unwrap().to_owned();
     assert!(last.contains("\"op\":\"checkpoint\""), "by number and not by time: {last}");

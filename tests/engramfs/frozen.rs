@@ -53,9 +53,8 @@ fn content(memory: &Memory) -> Value {
     let (log, cursor) = (memory.shared_log(main_of(memory)).unwrap(), memory.cursor(main_of(memory)).unwrap());
     let closed: Vec<String> =
         memory.closed_logs(main_of(memory)).unwrap().iter().map(|name| name.to_string()).collect();
-    let lines = String::from_utf8(log.lines_after(log.entries() - 2, 2).unwrap()).unwrap();
-    let log =
-        json!({ "entries": log.entries(), "bytes": log.bytes(), "last": lines, "cursor": cursor, "closed": closed });
+    let lines = String::from_utf8(log.lines_after(log.entry_count() - 2, 2).unwrap()).unwrap();
+    let log = json!({ "entries": log.entry_count(), "bytes": log.bytes(), "last": lines, "cursor": cursor, "closed": closed });
     let signal = |key: &str| {
         let signal = memory.signal(main_of(memory), key).unwrap();
         signal.map(|it| format!("{} {:o} {:?} {:?}", it.owner, it.mode, it.lifetime_text(), it.value))

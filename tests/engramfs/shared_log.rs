@@ -134,7 +134,7 @@ fn lines_are_read_at_any_offset_whatever_was_sealed() {
             let expected = whole.get(offset..whole.len().min(offset + size)).unwrap_or_default();
             assert!(log.read(offset as u64, size, &mut near).unwrap() == expected, "{size} bytes at {offset}");
         }
-        let last = log.lines_after(log.entries().saturating_sub(3), 3).unwrap();
+        let last = log.lines_after(log.entry_count().saturating_sub(3), 3).unwrap();
         assert!(whole.ends_with(&last));
     }
 }
@@ -208,7 +208,7 @@ fn a_case_has_a_log_of_its_own_that_stays_readable_when_it_is_closed() {
         let closed = memory.closed_logs(main).unwrap();
         assert!(closed.len() == 1 && closed[0].starts_with("case-42@"), "{closed:?}");
         let log = memory.closed_log(main, &closed[0]).unwrap();
-        assert_eq!(log.entries(), 3);
+        assert_eq!(log.entry_count(), 3);
         assert_eq!(hits(&memory, main, "ledger"), []);
         for name in ["case-42", &closed[0]] {
             let found = hits(&memory, main, &format!(r#"{{"text":"ledger","scope":["branch","log:{name}"]}}"#));

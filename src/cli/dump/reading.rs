@@ -245,7 +245,7 @@ impl DumpReader<'_> {
         for dumped in &self.manifest.branches {
             let branch = self.memory.resolve(&dumped.path)?;
             // Where the log of a branch above was not dumped, nothing of it was read.
-            let entries = self.memory.shared_log(branch)?.entries();
+            let entries = self.memory.shared_log(branch)?.entry_count();
             if (1..=entries).contains(&dumped.cursor) {
                 self.memory.move_cursor(&self.who, branch, dumped.cursor)?;
             }

@@ -32,7 +32,7 @@ impl Lineage {
 
     /// Reads it from an open store. Fails where the branch has ended.
     pub fn from_store(memory: &Arc<Memory>, branch: BranchId) -> Result<Lineage, CommandError> {
-        let last_seq = memory.history_end(&View::Branch(branch))?;
+        let last_seq = memory.history_last_seq(&View::Branch(branch))?;
         let length = memory.history_length(branch, HistoryFile::Lineage, last_seq)?;
         Ok(Lineage { source: LineageSource::Store(memory.clone(), branch, last_seq), length })
     }

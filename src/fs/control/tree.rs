@@ -98,7 +98,7 @@ fn find_in_shared(
     Ok(match directory {
         SharedNode::Log => SharedNode::log_files().find_map(|(known, node)| (known == name).then_some(node)),
         SharedNode::AfterDirectory => {
-            let entries = mount.memory.shared_log(view.branch())?.entries();
+            let entries = mount.memory.shared_log(view.branch())?.entry_count();
             number().filter(|entry| *entry <= entries).map(SharedNode::After)
         }
         SharedNode::LastDirectory => number().filter(|count| *count > 0).map(SharedNode::Last),

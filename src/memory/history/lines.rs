@@ -55,7 +55,7 @@ impl Memory {
     /// Returns the number of the last entry that a view's history shows: the newest one, or that of the checkpoint. For
     /// an earlier state and a proposal it is the entry that they are named by, whether they are there or not. Kind
     /// `NotFound` for a checkpoint that is not there, and `Gone` where the branch of the first two has ended.
-    pub fn history_end(&self, view: &View) -> Result<u64, Error> {
+    pub fn history_last_seq(&self, view: &View) -> Result<u64, Error> {
         Ok(match view {
             View::Branch(branch) => {
                 self.catalog().branch(*branch)?;

@@ -230,10 +230,10 @@ fn a_checkpoint_shows_the_history_up_to_it() {
     let upto = memory.last_seq();
     put(&memory, 1, main, "a", 2);
     let view = View::Checkpoint(main, "one".into());
-    assert_eq!(memory.history_end(&view).unwrap(), upto);
-    assert_eq!(memory.history_end(&View::Branch(main)).unwrap(), upto + 1);
+    assert_eq!(memory.history_last_seq(&view).unwrap(), upto);
+    assert_eq!(memory.history_last_seq(&View::Branch(main)).unwrap(), upto + 1);
     memory.seal().unwrap();
-    assert_eq!(memory.history_end(&view).unwrap(), upto);
+    assert_eq!(memory.history_last_seq(&view).unwrap(), upto);
     let text = String::from_utf8(read(&memory, main, HistoryFile::Lineage, upto, 100)).unwrap();
     assert!(text.lines().last().unwrap().contains("\"op\":\"checkpoint\""));
     memory.delete_checkpoint(&who(1), main, "one").unwrap();

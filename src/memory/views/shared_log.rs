@@ -74,7 +74,7 @@ impl Memory {
 
 impl SharedLog {
     /// Returns how many entries it has, which is the number of the last one; archived ones count.
-    pub fn entries(&self) -> u64 {
+    pub fn entry_count(&self) -> u64 {
         self.totals.entries
     }
 

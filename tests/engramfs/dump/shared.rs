@@ -110,7 +110,7 @@ fn shared(memory: &Memory) -> BTreeMap<String, Value> {
         let log = |name: &String| {
             let log = memory.closed_log(id, name).unwrap();
             let bytes = log.read(0, usize::MAX >> 1, &mut SharedLogPosition::default()).unwrap();
-            (log.entries(), String::from_utf8(bytes).unwrap())
+            (log.entry_count(), String::from_utf8(bytes).unwrap())
         };
         let logs: Vec<_> = closed.iter().map(log).collect();
         let proposed = memory.proposed_state(id).unwrap();

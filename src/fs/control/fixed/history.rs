@@ -31,7 +31,7 @@ impl LineageFile {
     /// Opens it as it is now: entries that come later are not shown. ESTALE where the branch has ended, ENOENT where
     /// its checkpoint or earlier state is gone, EIO where the history can't be read.
     pub fn open(context: OpenContext) -> Result<LineageFile, Failure> {
-        let last_seq = context.memory().history_end(&context.view)?;
+        let last_seq = context.memory().history_last_seq(&context.view)?;
         let length = context.history_length(HistoryFile::Lineage, last_seq)?;
         Ok(LineageFile { context, last_seq, length })
     }
@@ -61,7 +61,9 @@ impl EventsFile {
     pub fn open(context: OpenContext) -> Result<EventsFile, Failure> {
         let last_seq = match context.view {
             View::Branch(_) => u64::MAX,
-            View::Checkpoint(..) | View::At(..) | View::Proposal(..) => context.memory().history_end(&context.view)?,
+            View::Checkpoint(..) | View::At(..) | View::Proposal(..) => {
+                context.memory().history_last_seq(&context.view)?
+            }
         };
         Ok(EventsFile { context, last_seq, seen_offset: AtomicU64::new(0) })
     }

@@ -225,7 +225,9 @@ impl ControlFile {
         match self {
             ControlFile::Document(Document::Status) => Ok(info.status_bytes()),
             ControlFile::Document(document) if self.has_length() => Ok(memory.document(view, document)?.len() as u64),
-            ControlFile::History(file) => Ok(memory.history_length(view.branch(), file, memory.history_end(view)?)?),
+            ControlFile::History(file) => {
+                Ok(memory.history_length(view.branch(), file, memory.history_last_seq(view)?)?)
+            }
             _ => Ok(0),
         }
     }
