@@ -68,17 +68,17 @@ fn count_differences(old: &BranchVersion, new: &BranchVersion) -> Result<u64, Er
 impl Memory {
     /// Returns the branches below one, at any depth, as JSON Lines: each before those below it, siblings by name.
     ///
-    /// Of a branch that `enters` says no to, only what a listing shows is given, and nothing of what is below it. It is
+    /// Of a branch that `may_enter` says no to, only what a listing shows is given, and nothing of what is below it. It is
     /// worked out on a snapshot, and no merge is planned for it. Empty where there are none. Fails with `Gone` where
     /// the branch has ended, and where the versions that a count compares can't be read.
-    pub fn branches_below(&self, branch: BranchId, enters: &dyn Fn(BranchId) -> bool) -> Result<Vec<u8>, Error> {
+    pub fn branches_below(&self, branch: BranchId, may_enter: &dyn Fn(BranchId) -> bool) -> Result<Vec<u8>, Error> {
         let catalog = self.catalog().clone();
         let mut lines = Vec::new();
         let mut counts = ChangeCounts::default();
         let mut left = children(&catalog, catalog.branch(branch)?);
         while let Some(child) = left.pop() {
             let modified = child.changed.to_string();
-            if enters(child.id) {
+            if may_enter(child.id) {
                 line((&catalog, child), LeaseStatus::for_branch(self, child.id), &mut counts, modified, &mut lines)?;
                 left.extend(children(&catalog, child));
             } else {

@@ -303,8 +303,8 @@ fn document_bytes(context: &OpenContext, document: Document) -> Result<Vec<u8>, 
 fn branches_below(context: &OpenContext) -> Result<Vec<u8>, Failure> {
     let View::Branch(branch) = context.view else { return Ok(Vec::new()) };
     let memory = context.memory();
-    let enters = |branch| memory.info(branch).is_ok_and(|info| context.mount.permits(context.caller, &info, SEARCH));
-    Ok(memory.branches_below(branch, &enters)?)
+    let may_enter = |branch| memory.info(branch).is_ok_and(|info| context.mount.permits(context.caller, &info, SEARCH));
+    Ok(memory.branches_below(branch, &may_enter)?)
 }
 
 /// Returns why a generated file is not opened for writing: EROFS where nothing may change, else a refusal with the files that
