@@ -54,7 +54,7 @@ pub(super) fn add_retained(
     }
 }
 
-type MovedState = (Arc<BranchVersion>, Arc<BranchVersion>);
+type RelocatedState = (Arc<BranchVersion>, Arc<BranchVersion>);
 
 impl Relocations<'_> {
     /// Relocates earlier states: those that are in no file one by one, the newest of each branch first, and what files need.
@@ -74,7 +74,7 @@ impl Relocations<'_> {
         into: &mut OrdMap<(BranchId, u64), RecentState>,
     ) {
         let all: Vec<_> = recent.collect();
-        let mut last: Option<MovedState> = None;
+        let mut last: Option<RelocatedState> = None;
         for of_branch in all.chunk_by(|one, other| one.0.0 == other.0.0) {
             let live = branches.get(&of_branch[0].0.0);
             // The present state is relocated by now, and the newest earlier one differs least from it.
@@ -94,7 +94,7 @@ impl Relocations<'_> {
     /// Brings relocated earlier states that are in no file up to what has changed.
     pub(in crate::memory) fn catch_up_recent(
         &mut self,
-        moved: &mut OrdMap<(BranchId, u64), RecentState>,
+        relocated: &mut OrdMap<(BranchId, u64), RecentState>,
         from: &OrdMap<(BranchId, u64), RecentState>,
         to: &Catalog,
     ) -> usize {
@@ -103,10 +103,10 @@ impl Relocations<'_> {
             count += 1;
             match item {
                 DiffItem::Add(key, recent) | DiffItem::Update { new: (key, recent), .. } => fresh.push((key, recent)),
-                DiffItem::Remove(key, _) => drop(moved.remove(key)),
+                DiffItem::Remove(key, _) => drop(relocated.remove(key)),
             }
         }
-        self.relocate_recent(fresh.into_iter(), &to.branches, moved);
+        self.relocate_recent(fresh.into_iter(), &to.branches, relocated);
         count
     }
 }

@@ -318,25 +318,25 @@ impl<'a> Relocations<'a> {
     pub(in crate::memory) fn relocate_catalog(&mut self, catalog: &mut Catalog) {
         let before = catalog.clone();
         for branch in before.branches.values() {
-            let moved = self.relocate_branch(branch);
+            let relocated = self.relocate_branch(branch);
             // An unchanged branch keeps its node of the persistent map: a diff of two catalogs skips shared nodes.
-            if moved != *branch {
-                catalog.branches.insert(branch.id, moved);
+            if relocated != *branch {
+                catalog.branches.insert(branch.id, relocated);
             }
         }
         self.relocate_retained(&mut catalog.retained, &before.branches);
     }
 
     /// Brings moved branches up to what has changed from one version of the catalog to another; returns how many had.
-    pub(in crate::memory) fn catch_up(&mut self, moved: &mut Branches, from: &Branches, to: &Branches) -> usize {
+    pub(in crate::memory) fn catch_up(&mut self, relocated: &mut Branches, from: &Branches, to: &Branches) -> usize {
         let mut count = 0;
         for item in from.diff(to) {
             count += 1;
             match item {
                 DiffItem::Add(id, branch) | DiffItem::Update { new: (id, branch), .. } => {
-                    moved.insert(*id, self.relocate_branch(branch));
+                    relocated.insert(*id, self.relocate_branch(branch));
                 }
-                DiffItem::Remove(id, _) => drop(moved.remove(id)),
+                DiffItem::Remove(id, _) => drop(relocated.remove(id)),
             }
         }
         count
@@ -344,19 +344,19 @@ impl<'a> Relocations<'a> {
 
     /// Returns a branch with its states moved; itself, by reference, where none moves.
     fn relocate_branch(&mut self, branch: &BranchRef) -> BranchRef {
-        let mut moves = |state: &Arc<BranchVersion>| {
-            let moved = self.relocate_state(state);
-            (!Arc::ptr_eq(&moved, state)).then_some(moved)
+        let mut relocate = |state: &Arc<BranchVersion>| {
+            let relocated = self.relocate_state(state);
+            (!Arc::ptr_eq(&relocated, state)).then_some(relocated)
         };
         let mut after = branch.clone();
-        if let Some(state) = moves(&branch.state) {
+        if let Some(state) = relocate(&branch.state) {
             after.make_mut().state = state;
         }
-        if let Some(base) = moves(&branch.base) {
+        if let Some(base) = relocate(&branch.base) {
             after.make_mut().base = base;
         }
         let Ok(()) = after.replace_frozen(|old| {
-            let (state, base) = (moves(&old.state), moves(&old.base));
+            let (state, base) = (relocate(&old.state), relocate(&old.base));
             Ok::<_, Infallible>((state.is_some() || base.is_some()).then(|| {
                 let (state, base) = (state.unwrap_or(old.state.clone()), base.unwrap_or(old.base.clone()));
                 Checkpoint { state, base, ..old.clone() }
@@ -392,10 +392,10 @@ impl<'a> Relocations<'a> {
             }
         }
         if let Some(files) = self.relocated_files(new.files()) {
-            let mut moved = BranchVersion::clone(&new);
+            let mut relocated = BranchVersion::clone(&new);
             // The contents are the same in another place, so the head stays and is not hashed again.
-            moved.replace_by_equal_files(files);
-            new = Arc::new(moved);
+            relocated.replace_by_equal_files(files);
+            new = Arc::new(relocated);
         }
         new
     }
@@ -426,14 +426,14 @@ impl<'a> Relocations<'a> {
         old: &Arc<BranchVersion>,
         like: Option<&(Arc<BranchVersion>, Arc<BranchVersion>)>,
     ) -> Arc<BranchVersion> {
-        let Some((before, moved)) = like.filter(|_| !self.done.contains_key(&Arc::as_ptr(old))) else {
+        let Some((before, relocated)) = like.filter(|_| !self.done.contains_key(&Arc::as_ptr(old))) else {
             return self.relocate_state(old);
         };
-        let Ok(Some(mut new)) = old.with_relocation(before, moved, |row| self.new_row(row)) else {
+        let Ok(Some(mut new)) = old.with_relocation(before, relocated, |row| self.new_row(row)) else {
             // Where the difference alone does not tell, the state is moved by itself, which can't fail.
             return self.relocate_state(old);
         };
-        if let Some(files) = old.files().with_relocation(before.files(), moved.files()) {
+        if let Some(files) = old.files().with_relocation(before.files(), relocated.files()) {
             new.replace_by_equal_files(files);
         } else if let Some(files) = self.relocated_files(old.files()) {
             new.replace_by_equal_files(files);

@@ -43,7 +43,7 @@ const IDLE_GC_ONE_IN: u32 = 4;
 const WRITTEN_BYTES_MAX: u64 = 1 << 30;
 
 /// Branches that are moved with the writer's lock held, when a seal ends.
-const MOVED_UNDER_LOCK_MAX: usize = 16;
+const RELOCATED_UNDER_LOCK_MAX: usize = 16;
 
 /// How long operations on files may wait for the entry that commits them.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
@@ -278,8 +278,8 @@ impl Memory {
         manifest.archives = history::archive_names(&archives);
         let mut tree_sealer = self.pack_files(&manifest.catalog)?;
         let mut tree_relocator = self.repack_files(&manifest.catalog, compaction)?;
-        let mut moves = Relocations::new(&sealed, &mut tree_sealer, tree_relocator.as_mut());
-        moves.relocate_catalog(&mut manifest.catalog);
+        let mut relocations = Relocations::new(&sealed, &mut tree_sealer, tree_relocator.as_mut());
+        relocations.relocate_catalog(&mut manifest.catalog);
         let frees_state_files = manifest.catalog.write_retained(blobs)?;
         manifest.file_index = self.flush_file_index(spare_bytes);
         manifest.sidecars = manifest::reachable_sidecars(&manifest.catalog);
@@ -297,7 +297,7 @@ impl Memory {
             || drops_moved_entries
             || archives.len() < before;
         // The disk first: where the manifest can't be written, the catalog stays as it was.
-        self.install_sealed(&mut moves, rotated, &manifest, archives)?;
+        self.install_sealed(&mut relocations, rotated, &manifest, archives)?;
         self.admission.room.note_seal(stored.bytes());
         Ok((manifest.catalog, frees_files))
     }
@@ -355,36 +355,36 @@ impl Memory {
     /// write, as long as it is much.
     fn install_sealed(
         &self,
-        moves: &mut Relocations<'_>,
+        relocations: &mut Relocations<'_>,
         rotated: Catalog,
         manifest: &Manifest,
         archives: Vec<Arc<Archive>>,
     ) -> Result<(), Error> {
-        let (mut moved, mut seen) = (manifest.catalog.branches.clone(), rotated.branches.clone());
+        let (mut relocated, mut seen) = (manifest.catalog.branches.clone(), rotated.branches.clone());
         let (mut recent, mut seen_recent) = (OrdMap::new(), rotated.retained.recent.clone());
         for _ in 0..PLAN_ROUNDS_MAX {
             let present = self.catalog().clone();
-            let count = moves.catch_up(&mut moved, &seen, &present.branches)
-                + moves.catch_up_recent(&mut recent, &seen_recent, &present);
+            let count = relocations.catch_up(&mut relocated, &seen, &present.branches)
+                + relocations.catch_up_recent(&mut recent, &seen_recent, &present);
             (seen, seen_recent) = (present.branches, present.retained.recent);
-            if count <= MOVED_UNDER_LOCK_MAX {
+            if count <= RELOCATED_UNDER_LOCK_MAX {
                 break;
             }
         }
         // Nothing is committed meanwhile, so that no branch gets a state that is not moved.
         let writer = self.writer()?;
         let present = self.catalog().clone();
-        moves.catch_up(&mut moved, &seen, &present.branches);
-        moves.catch_up_recent(&mut recent, &seen_recent, &present);
+        relocations.catch_up(&mut relocated, &seen, &present.branches);
+        relocations.catch_up_recent(&mut recent, &seen_recent, &present);
         let mut retained = present.retained.clone();
         (retained.recent, retained.files) = (recent, manifest.catalog.retained.files.clone());
         if !Arc::ptr_eq(&rotated.retained.files, &present.retained.files) {
             // A purge replaced earlier states meanwhile, and those written here still have what it took out.
             retained = present.retained.clone();
-            moves.relocate_retained(&mut retained, &present.branches);
+            relocations.relocate_retained(&mut retained, &present.branches);
         }
-        let rewrite_count = present.rewrite_count + u64::from(moves.compacts());
-        let installed = Catalog { branches: moved, retained, rewrite_count, ..present };
+        let rewrite_count = present.rewrite_count + u64::from(relocations.compacts());
+        let installed = Catalog { branches: relocated, retained, rewrite_count, ..present };
         let before = std::mem::replace(&mut *self.catalog.write(), installed);
         let history = self.history.install(archives, manifest.catalog.start);
         drop(writer);
