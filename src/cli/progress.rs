@@ -77,7 +77,7 @@ enum Quantity {
     /// Bytes, of so many.
     Bytes(u64),
     /// What has this plural name, such as `entries`.
-    Things(&'static str),
+    Items(&'static str),
 }
 
 impl ProgressLine {
@@ -89,7 +89,7 @@ impl ProgressLine {
 
     /// Begins to count things of which the number is not known yet; hidden as [`ProgressLine::for_bytes`] says.
     pub fn for_items(name: &'static str, hidden: bool) -> ProgressLine {
-        ProgressLine { quantity: Quantity::Things(name), done: Cell::new(0), line: TerminalLine::new(hidden) }
+        ProgressLine { quantity: Quantity::Items(name), done: Cell::new(0), line: TerminalLine::new(hidden) }
     }
 
     /// Says how many are done, and of how many.
@@ -110,7 +110,7 @@ impl Quantity {
     fn render(&self, done: u64, all: u64, elapsed: Duration) -> String {
         let counts = match self {
             Quantity::Bytes(_) => format!("{} of {} MiB", done >> 20, all >> 20),
-            Quantity::Things(name) => format!("{done} of {all} {name}"),
+            Quantity::Items(name) => format!("{done} of {all} {name}"),
         };
         let rest = elapsed.as_secs_f64() * all.saturating_sub(done) as f64 / done.max(1) as f64;
         format!("{counts}, about {} s left", rest.ceil() as u64)
@@ -125,8 +125,8 @@ mod tests {
     fn the_rest_is_told_at_the_speed_so_far() {
         let second = Duration::from_secs(1);
         assert_eq!(Quantity::Bytes(0).render(3 << 20, 9 << 20, second), "3 of 9 MiB, about 2 s left");
-        assert_eq!(Quantity::Things("entries").render(10, 10, second), "10 of 10 entries, about 0 s left");
-        assert_eq!(Quantity::Things("entries").render(0, 10, second), "0 of 10 entries, about 10 s left");
+        assert_eq!(Quantity::Items("entries").render(10, 10, second), "10 of 10 entries, about 0 s left");
+        assert_eq!(Quantity::Items("entries").render(0, 10, second), "0 of 10 entries, about 10 s left");
     }
 
     #[test]

@@ -296,13 +296,12 @@ impl RunningChild {
             // error open, so that whoever reads that to its end would wait for ever.
             .stderr(Stdio::piped())
             .spawn()?;
-        let (Some(input), Some(output), Some(complaints)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        let (Some(input), Some(output), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(io::Error::other("it has no standard input, output and error"));
         };
         let running = RunningChild { child, input, output: BufReader::new(output) };
-        let logs = std::thread::Builder::new().name("embedder-log".to_owned()).spawn(move || log_lines(complaints));
+        let logs = std::thread::Builder::new().name("embedder-log".to_owned()).spawn(move || log_lines(stderr));
         match logs {
             Ok(_) => Ok(running),
             Err(error) => {
@@ -337,12 +336,12 @@ impl RunningChild {
 }
 
 /// Passes on to the log what a command writes to its standard error, until that is closed.
-fn log_lines(complaints: ChildStderr) {
-    let mut complaints = BufReader::new(complaints);
+fn log_lines(stderr: ChildStderr) {
+    let mut stderr = BufReader::new(stderr);
     loop {
         let mut line = Vec::new();
         // Bounded, as nothing says that a line ends.
-        match (&mut complaints).take(LOG_LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+        match (&mut stderr).take(LOG_LINE_BYTES_MAX).read_until(b'\n', &mut line) {
             Ok(1..) => log::warn!("the embedder's command says: {}", String::from_utf8_lossy(&line).trim_end()),
             Ok(0) | Err(_) => return,
         }

@@ -17,7 +17,7 @@ pub(super) fn is_store(path: &Path) -> bool {
 
 /// Refuses a place that is or lies in a store, by whatever path, before anything is made there.
 ///
-/// [`CopyError::Inside`] where it does, [`CopyError::LeadsBack`] for a path with `..` below a folder that is not there.
+/// [`CopyError::Inside`] where it does, [`CopyError::DotDotPath`] for a path with `..` below a folder that is not there.
 pub fn check_outside_stores(dest: &Path) -> Result<(), Error> {
     check_outside(dest, None)
 }
@@ -30,7 +30,7 @@ pub(super) fn check_outside(dest: &Path, store: Option<&Path>) -> Result<(), Err
     let (existing, real) = found.unwrap_or((Path::new("/"), "/".into()));
     // Where `..` leads behind a folder that is not there yet is not known.
     if path.strip_prefix(existing).is_ok_and(|rest| rest.components().any(|part| part == Component::ParentDir)) {
-        return Err(CopyError::LeadsBack(dest.to_owned()).into());
+        return Err(CopyError::DotDotPath(dest.to_owned()).into());
     }
     let parts = store.into_iter().flat_map(|store| ["", "journal", "segments"].map(|part| store.join(part)));
     // By device and inode, as a bind mount gives a folder of the store another path.

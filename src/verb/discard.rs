@@ -8,7 +8,7 @@ use super::{
 use crate::memory::Error;
 
 pub(super) const DISCARD: VerbSpec = VerbSpec {
-    rights: Rights { branch: BranchRight::OwnEither, parent: ParentRight::Nothing },
+    rights: Rights { branch: BranchRight::OwnBranchOrParent, parent: ParentRight::Nothing },
     ends_branch: true,
     channel: Channel::Rmdir,
     report: Report::Discard,

@@ -26,7 +26,7 @@ const NOTE: Argument = Argument::note("NOTE", "Words about it, which its entry i
 pub(super) const MERGE: VerbSpec = VerbSpec {
     arguments: &[DRY_RUN, IF_PLAN, NOTE],
     // As by rename(2), who owns the parent may merge, too.
-    rights: Rights { branch: BranchRight::OwnEither, parent: ParentRight::WriteOrGate },
+    rights: Rights { branch: BranchRight::OwnBranchOrParent, parent: ParentRight::WriteOrGate },
     dry_run: DRY_RUN_RIGHTS,
     ends_branch: true,
     report: Report::Merge,

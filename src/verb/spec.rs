@@ -107,7 +107,7 @@ pub enum BranchRight {
     /// To own it, or to be root.
     Own,
     /// To own it or its parent, or to be root.
-    OwnEither,
+    OwnBranchOrParent,
 }
 
 /// What a caller has to be allowed at the branch's parent.

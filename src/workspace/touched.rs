@@ -25,8 +25,8 @@ impl TouchedNames {
         }
         let directories: Vec<u64> = touched.directories().collect();
         for nodes in [old, new] {
-            let mut climbed = HashSet::new();
-            directories.iter().for_each(|directory| touched.touch_ancestors(*directory, nodes, &mut climbed));
+            let mut visited = HashSet::new();
+            directories.iter().for_each(|directory| touched.touch_ancestors(*directory, nodes, &mut visited));
         }
         for names in touched.0.values_mut() {
             names.sort_unstable();
@@ -65,9 +65,9 @@ impl TouchedNames {
     }
 
     /// Touches the entries that lead to a directory, from the root down.
-    fn touch_ancestors(&mut self, directory: u64, nodes: &Nodes, climbed: &mut HashSet<u64>) {
+    fn touch_ancestors(&mut self, directory: u64, nodes: &Nodes, visited: &mut HashSet<u64>) {
         let mut at = directory;
-        while climbed.insert(at)
+        while visited.insert(at)
             && let Some((parent, name)) = nodes.get(at).and_then(|node| node.names().next())
         {
             self.0.entry(parent).or_default().push(name.clone());

@@ -19,7 +19,7 @@ pub(super) enum CutOutcome {
         random: SplitMix64,
         /// Of four unsynced writes so many are kept whole, 0 to 3. Drawn once a cut, so that among many
         /// seeds there are cuts that lose nearly all and cuts that lose a single write.
-        lean: u64,
+        kept_of_four: u64,
     },
 }
 
@@ -27,8 +27,8 @@ impl CutOutcome {
     /// Returns a cut of which chance decides.
     pub(super) fn seeded(seed: u64) -> Self {
         let mut random = SplitMix64(seed);
-        let lean = random.next_below(4);
-        Self::Chance { random, lean }
+        let kept_of_four = random.next_below(4);
+        Self::Chance { random, kept_of_four }
     }
 
     /// Returns how many of `count` changes survive, where only a prefix can.
@@ -45,7 +45,7 @@ impl CutOutcome {
         match self {
             Self::Nothing => false,
             Self::Everything => true,
-            Self::Chance { random, lean } => random.next_below(4) < *lean || random.next_bool(),
+            Self::Chance { random, kept_of_four } => random.next_below(4) < *kept_of_four || random.next_bool(),
         }
     }
 
@@ -54,8 +54,8 @@ impl CutOutcome {
         match self {
             Self::Nothing => {}
             Self::Everything => overwrite(target, offset, bytes),
-            Self::Chance { random, lean } => {
-                if random.next_below(4) < *lean {
+            Self::Chance { random, kept_of_four } => {
+                if random.next_below(4) < *kept_of_four {
                     overwrite(target, offset, bytes);
                 } else if random.next_bool() {
                     write_torn(random, target, offset, bytes);

@@ -215,7 +215,7 @@ impl RecordPatch {
         }
         match Shape::classify(bytes) {
             Shape::Blank => Ok(None),
-            Shape::Text(text) if text.trim_ascii_start().starts_with(b"[") => Err(RecordError::BareList),
+            Shape::Text(text) if text.trim_ascii_start().starts_with(b"[") => Err(RecordError::BareArray),
             Shape::Text(text) => {
                 Ok(Some(parse_text(text)?).filter(|text| !text.trim().is_empty()).map(Self::from_text))
             }

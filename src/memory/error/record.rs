@@ -28,7 +28,7 @@ pub enum RecordError {
     NotARecord(#[source] Arc<serde_json::Error>),
     /// A list, which a bare vector may have been meant as. Kind `Invalid`.
     #[error("a record is an object or bare text, and what begins with [ is neither")]
-    BareList,
+    BareArray,
     /// What should be a time in RFC 3339 is none. Kind `Invalid`.
     #[error("{0:?} is no time")]
     NotATime(String),
@@ -130,7 +130,7 @@ impl RecordError {
             ),
             RecordError::Incomplete => invalid("incomplete", SHAPE),
             RecordError::NotJson(_) => invalid("not_json", SHAPE),
-            RecordError::NotARecord(_) | RecordError::BareList | RecordError::NotNumbers => {
+            RecordError::NotARecord(_) | RecordError::BareArray | RecordError::NotNumbers => {
                 invalid("bad_document", SHAPE)
             }
             RecordError::NotATime(_) => invalid("bad_document", "write a time in RFC 3339, as 2026-01-31T09:00:00Z"),

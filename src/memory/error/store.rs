@@ -110,7 +110,7 @@ pub enum CopyError {
     },
     /// The path has `..` below a folder that is not there, so where it leads can't be known. Kind `Invalid`.
     #[error("{} leads back out of a folder that is not there", .0.display())]
-    LeadsBack(PathBuf),
+    DotDotPath(PathBuf),
     /// A seal replaced files each time the store was copied, for as many tries as there are. Kind `Busy`.
     #[error("the store was sealed again and again while it was copied")]
     Busy,
@@ -125,7 +125,7 @@ impl CopyError {
             }
             CopyError::NotEmpty(_) => Advice::new(Kind::Exists, "exists", "name a new folder"),
             CopyError::Inside { .. } => Advice::new(Kind::Invalid, "inside_a_store", "name a folder outside"),
-            CopyError::LeadsBack(_) => Advice::new(Kind::Invalid, "leads_back", "write the path without .."),
+            CopyError::DotDotPath(_) => Advice::new(Kind::Invalid, "leads_back", "write the path without .."),
             CopyError::Busy => Advice::new(Kind::Busy, "busy", "try again when less is written"),
         }
     }

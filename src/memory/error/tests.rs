@@ -123,7 +123,7 @@ fn of_records() -> [RecordError; 23] {
         RecordError::Incomplete,
         RecordError::NotJson(json()),
         RecordError::NotARecord(json()),
-        RecordError::BareList,
+        RecordError::BareArray,
         RecordError::NotATime(text()),
         RecordError::NotUtf8(1),
         RecordError::Delete,
@@ -197,7 +197,7 @@ fn of_copying() -> [CopyError; 5] {
         CopyError::Missing(text().into()),
         CopyError::NotEmpty(text().into()),
         CopyError::Inside { dest: text().into(), store: text().into() },
-        CopyError::LeadsBack(text().into()),
+        CopyError::DotDotPath(text().into()),
         CopyError::Busy,
     ]
 }

@@ -58,7 +58,7 @@ impl Memory {
         };
         match found {
             StateOutcome::Found(state) => Ok(state),
-            StateOutcome::NeverWas => Err(none()),
+            StateOutcome::NeverExisted => Err(none()),
             StateOutcome::Dropped => Err(Error::NotKept(revision.to_string())),
         }
     }
@@ -118,7 +118,7 @@ impl Memory {
 enum StateOutcome {
     Found(FoundState),
     /// The branch never had it: before it was made, in the future, or an entry of others.
-    NeverWas,
+    NeverExisted,
     /// It had it, and `config/keep` or a full disk has let go of it.
     Dropped,
 }
@@ -145,14 +145,14 @@ impl<'a> StateSearch<'a> {
     fn find_after(&self, seq: u64) -> Result<StateOutcome, Error> {
         // A branch has the number of the entry that made it, so no entry before that can concern it.
         if seq < self.branch.id.0 || seq > self.reader.newest() {
-            return Ok(StateOutcome::NeverWas);
+            return Ok(StateOutcome::NeverExisted);
         }
         if seq < self.reader.first() {
             return Ok(StateOutcome::Dropped);
         }
         let signed = self.reader.entry(seq)?;
         if !self.involves_branch(&signed.entry) {
-            return Ok(StateOutcome::NeverWas);
+            return Ok(StateOutcome::NeverExisted);
         }
         // A checkpoint holds its state for as long as it is there, so it is found whatever `config/keep` has let go of.
         if let Some(checkpoint) = self.checkpoint_at(seq) {
@@ -171,7 +171,7 @@ impl<'a> StateSearch<'a> {
     /// Looks for the newest kept state at or before a time; never there for a time after `now`.
     fn find_at(&self, time: Time, now: Time) -> Result<StateOutcome, Error> {
         if time < self.branch.created || time > now {
-            return Ok(StateOutcome::NeverWas);
+            return Ok(StateOutcome::NeverExisted);
         }
         let kept = self.catalog.retained.newest_at(self.branch.id, time)?;
         let kept = kept.into_iter().chain(Some(self.present_state()).filter(|present| present.time <= time));

@@ -273,10 +273,10 @@ fn restore_files(
     let mut text = rules_text(patterns)?;
     // The text is parsed twice, as units are only known by what the patterns mean.
     let bad = || Error::from(MergeError::Pattern(patterns.join(" ")));
-    let meant = Rules::parse(&rules_for_paths(&text)).map_err(|_| bad())?;
+    let selected = Rules::parse(&rules_for_paths(&text)).map_err(|_| bad())?;
     // A unit goes back as a whole or not at all, so a pattern that meets one of its files takes all of them.
     for trees in [[branch.state.files(), wanted], [branch.base.files(), wanted_base]] {
-        for path in unit_paths(branch.settings.rules(), context.packs, &meant, trees, limit)? {
+        for path in unit_paths(branch.settings.rules(), context.packs, &selected, trees, limit)? {
             push_rule_lines(&mut text, &escape_pattern(&path));
         }
     }

@@ -181,16 +181,16 @@ fn embed_query(
     query: &Query,
     left: Duration,
 ) -> Result<EmbeddedQuery, Error> {
-    let as_it_is = |reason: Option<String>, obstacle| Ok(EmbeddedQuery { query: None, reason, obstacle });
+    let without_vector = |reason: Option<String>, obstacle| Ok(EmbeddedQuery { query: None, reason, obstacle });
     let Some(text) = query.text.as_deref().filter(|_| query.vector.is_none() && query.mode != Some(Mode::Text)) else {
-        return as_it_is(None, status.obstacle.as_ref().map(Obstacle::reason));
+        return without_vector(None, status.obstacle.as_ref().map(Obstacle::reason));
     };
     if let Some(obstacle) = &status.obstacle {
         // Where nobody ever set an embedder, words are what was asked for.
         let reason = (obstacle.code != "none").then(|| obstacle.reason());
-        return as_it_is(reason, Some(obstacle.reason()));
+        return without_vector(reason, Some(obstacle.reason()));
     }
-    let (Some(slot), Some(vectors)) = (&status.slot, &status.vectors) else { return as_it_is(None, None) };
+    let (Some(slot), Some(vectors)) = (&status.slot, &status.vectors) else { return without_vector(None, None) };
     let (mut unembedded, mut records, mut has_vectors) = (0, 0, files.map_or(Ok(false), FileSource::has_vectors)?);
     for SearchSource { state, derived, .. } in sources {
         unembedded += derived.as_ref().map_or(Ok(0), |derived| derived.unembedded(state))?;
@@ -201,7 +201,7 @@ fn embed_query(
     let of_records = (unembedded > 0).then(|| format!("{unembedded} of {records} records are not embedded yet"));
     let reason = of_records.or_else(of_files);
     if !has_vectors {
-        return as_it_is(reason.clone(), Some(reason.unwrap_or_else(|| "nothing has a vector".to_owned())));
+        return without_vector(reason.clone(), Some(reason.unwrap_or_else(|| "nothing has a vector".to_owned())));
     }
     let (share, of) = EMBEDDING_SHARE;
     match slot.embed_query(text, vectors.dim, left / of * share) {
@@ -210,7 +210,7 @@ fn embed_query(
         }
         Err(error) => {
             let reason = format!("embedder_missing: {error}");
-            as_it_is(Some(reason.clone()), Some(reason))
+            without_vector(Some(reason.clone()), Some(reason))
         }
     }
 }

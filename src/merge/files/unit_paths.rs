@@ -6,20 +6,20 @@ use super::Rules;
 use super::unit::UnitFinder;
 use crate::workspace::{Packs, Tree, TreeError};
 
-/// Returns the paths of all that belongs to units in which the trees differ at a path for which `meant` has a rule that
+/// Returns the paths of all that belongs to units in which the trees differ at a path for which `selected` has a rule that
 /// merges; of a directory without what is in it. Nothing where the trees differ at more than `limit` paths. Fails where a
 /// file has to be looked into to know what it is, and can't be read.
 pub fn unit_paths(
     rules: &Rules,
     packs: &dyn Packs,
-    meant: &Rules,
+    selected: &Rules,
     trees: [&Tree; 2],
     limit: usize,
 ) -> Result<BTreeSet<Vec<u8>>, TreeError> {
     let mut found = BTreeSet::new();
     let mut finders = trees.map(|tree| UnitFinder::new(tree, rules, packs));
     for difference in trees[0].differences_at_most(trees[1], limit).ok_or(TreeError::Exceeded)? {
-        if meant.rule_for(&difference.path).kind.never_merges() {
+        if selected.rule_for(&difference.path).kind.never_merges() {
             continue;
         }
         let sides = [&difference.old, &difference.new];

@@ -103,8 +103,8 @@ fn check_caller(context: &OpenContext, rights: Rights) -> Result<(), Failure> {
             context.check_read()?;
         }
         BranchRight::Own => context.check_owner()?,
-        BranchRight::OwnEither if context.owns_parent()? => {}
-        BranchRight::OwnEither => context.check_owner()?,
+        BranchRight::OwnBranchOrParent if context.owns_parent()? => {}
+        BranchRight::OwnBranchOrParent => context.check_owner()?,
     }
     match rights.parent {
         ParentRight::WriteOrGate if context.gate_decides()? => Ok(()),
