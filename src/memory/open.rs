@@ -137,7 +137,7 @@ impl Memory {
             catalog: RwLock::with_rank(Rank::Catalog, loaded.catalog),
             history: loaded.history,
             storage: Storage {
-                manifest: Mutex::with_rank(Rank::Flush, loaded.stored),
+                manifest: Mutex::with_rank(Rank::Seal, loaded.stored),
                 segments,
                 trees,
                 file_index,

@@ -16,8 +16,8 @@ pub enum Rank {
     Scratch,
     /// What branches hold, as it counts for quotas.
     Quotas,
-    /// One flush, compaction or sweep at a time.
-    Flush,
+    /// One seal, compaction or sweep at a time.
+    Seal,
     /// The end of the log: its holder is the one writer.
     Writer,
     /// All branches as they are now.

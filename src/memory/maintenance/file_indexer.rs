@@ -181,8 +181,8 @@ impl Memory {
     /// Moves what is indexed in memory to a file, without contents that nothing has any longer, and makes one file of many. Where
     /// the disk refuses, or has fewer bytes to spare, it stays as it is: all of it can be made again. Returns the files that there
     /// are. The caller holds the lock of `storage.manifest`.
-    pub(in crate::memory) fn flush_file_index(&self, spare_bytes: u64) -> Vec<Hash> {
-        let flush = || -> Result<(), Error> {
+    pub(in crate::memory) fn seal_file_index(&self, spare_bytes: u64) -> Vec<Hash> {
+        let seal = || -> Result<(), Error> {
             let index = &self.storage.file_index;
             let memory = segments_in_memory(&index.segment_set());
             // The present contents, looked up behind the segments: the index goes on while a seal writes the catalog of
@@ -205,7 +205,7 @@ impl Memory {
             }
             Ok(())
         };
-        if let Err(error) = flush() {
+        if let Err(error) = seal() {
             self.storage.file_index.drop_broken();
             log::warn!("a part of the index of files stays in memory for now: {error}");
         }

@@ -45,7 +45,7 @@ pub(in crate::memory) enum Compaction {
 
 /// A new segment, and which rows moved into it. The rows are held, so that no version is freed whose address is a key here:
 /// another one could get the same address.
-pub(in crate::memory) struct FlushedSegment {
+pub(in crate::memory) struct SealedSegment {
     segment: Arc<Segment>,
     /// The new row of each version that was unsealed, by its address.
     rows_of_versions: HashMap<*const Version, u32>,
@@ -54,7 +54,7 @@ pub(in crate::memory) struct FlushedSegment {
     _held: Vec<Row>,
 }
 
-impl FlushedSegment {
+impl SealedSegment {
     /// Returns whether rows of older segments moved.
     pub(in crate::memory) fn compacts(&self) -> bool {
         !self.row_maps.is_empty()
@@ -140,7 +140,7 @@ impl Memory {
         catalog: &Catalog,
         compaction: &Compaction,
         mut spare_bytes: u64,
-    ) -> Result<Vec<FlushedSegment>, Error> {
+    ) -> Result<Vec<SealedSegment>, Error> {
         let mut sealed = Vec::new();
         for ((dim, _), mut group) in groups(catalog) {
             group.choose(self.environment.graph_rows, compaction, &mut spare_bytes);
@@ -176,7 +176,7 @@ impl Memory {
                 }
             }
             // Unsealed versions are found by address, so `rows` keeps them allocated until layers were moved.
-            sealed.push(FlushedSegment { segment, rows_of_versions, row_maps, _held: rows });
+            sealed.push(SealedSegment { segment, rows_of_versions, row_maps, _held: rows });
         }
         Ok(sealed)
     }
@@ -292,7 +292,7 @@ pub(super) fn large_root_branch(catalog: &Catalog, branch: &Branch) -> Option<Br
 
 /// Moves states over to new segments, each distinct state once.
 pub(in crate::memory) struct Relocations<'a> {
-    sealed: &'a [FlushedSegment],
+    sealed: &'a [SealedSegment],
     tree_sealer: &'a mut TreeSealer,
     tree_relocator: Option<&'a mut TreeRelocator>,
     /// Old state to new, by the old one's address, which it keeps while it is held here.
@@ -302,7 +302,7 @@ pub(in crate::memory) struct Relocations<'a> {
 impl<'a> Relocations<'a> {
     /// Begins with no state relocated. States stay where they are unless the arguments have something of them.
     pub(in crate::memory) fn new(
-        sealed: &'a [FlushedSegment],
+        sealed: &'a [SealedSegment],
         tree_sealer: &'a mut TreeSealer,
         tree_relocator: Option<&'a mut TreeRelocator>,
     ) -> Relocations<'a> {
@@ -311,7 +311,7 @@ impl<'a> Relocations<'a> {
 
     /// Returns whether rows or chunks move that were sealed already.
     pub(in crate::memory) fn compacts(&self) -> bool {
-        self.tree_relocator.is_some() || self.sealed.iter().any(FlushedSegment::compacts)
+        self.tree_relocator.is_some() || self.sealed.iter().any(SealedSegment::compacts)
     }
 
     /// Relocates every state that the catalog reaches; branches whose states stay are left as they are.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use imbl::OrdMap;
 
-use super::relocations::{Compaction, FlushedSegment, Relocations};
+use super::relocations::{Compaction, Relocations, SealedSegment};
 use crate::journal::Journal;
 use crate::memory::admission::disk_room::is_full;
 use crate::memory::catalog::{Catalog, OrphanFile};
@@ -281,7 +281,7 @@ impl Memory {
         let mut relocations = Relocations::new(&sealed, &mut tree_sealer, tree_relocator.as_mut());
         relocations.relocate_catalog(&mut manifest.catalog);
         let frees_state_files = manifest.catalog.write_retained(blobs)?;
-        manifest.file_index = self.flush_file_index(spare_bytes);
+        manifest.file_index = self.seal_file_index(spare_bytes);
         manifest.sidecars = manifest::reachable_sidecars(&manifest.catalog);
         manifest.sidecars.extend(self.storage.file_index.derived_files().iter().map(|file| file.name()));
         stored.expect_sidecars(&manifest.sidecars);
@@ -293,7 +293,7 @@ impl Memory {
         let frees_files = frees_manifest_files
             || frees_index_files
             || frees_state_files
-            || sealed.iter().any(FlushedSegment::compacts)
+            || sealed.iter().any(SealedSegment::compacts)
             || drops_moved_entries
             || archives.len() < before;
         // The disk first: where the manifest can't be written, the catalog stays as it was.
