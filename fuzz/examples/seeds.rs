@@ -166,7 +166,7 @@ fn frames(corpus: &Corpus, disk: &ForgetfulDisk) -> Outcome {
     assert!(length < 65_536);
     corpus.put("journal", "store", &joined(&bytes, &[]))?;
     let disk = ForgetfulDisk::new();
-    disk.make_dir("journal")?;
+    disk.create_dir("journal")?;
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let first = Arc::new(Journal::create(&shared, &[1; 16])?);
     first.append(FrameKind::Command, &[b"one"])?;

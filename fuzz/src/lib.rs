@@ -20,7 +20,7 @@ pub fn disk_with(files: &[(&str, &[u8])]) -> Arc<dyn Disk> {
     let disk = ForgetfulDisk::new();
     for (path, bytes) in files {
         if let Some((folder, _)) = path.split_once('/') {
-            disk.make_dir(folder).expect("a folder can be made in memory");
+            disk.create_dir(folder).expect("a folder can be made in memory");
         }
         disk.create(path).and_then(|file| file.write_all_at(bytes, 0)).expect("there is room in memory");
     }

@@ -3,7 +3,7 @@
 /// Names what a call does to the disk: a kind of call of which the N-th can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskCall {
-    /// `create` and `make_dir`.
+    /// `create` and `create_dir`.
     Create,
     /// `open` and `open_write`.
     Open,

@@ -150,9 +150,9 @@ impl<D: Disk> Disk for FaultyDisk<D> {
         self.shared.inner.list(dir)
     }
 
-    fn make_dir(&self, path: &str) -> io::Result<()> {
+    fn create_dir(&self, path: &str) -> io::Result<()> {
         self.shared.count_and_fail(DiskCall::Create)?;
-        self.shared.inner.make_dir(path)
+        self.shared.inner.create_dir(path)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {

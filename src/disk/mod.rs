@@ -74,7 +74,7 @@ pub trait Disk: Send + Sync + 'static {
     ///
     /// `""` makes the root and its missing parents, durably. Else the parent must exist and needs a
     /// [`Disk::sync_dir`] afterwards. `AlreadyExists` when a file has the name.
-    fn make_dir(&self, path: &str) -> io::Result<()>;
+    fn create_dir(&self, path: &str) -> io::Result<()>;
 
     /// Makes the names in a folder durable: what was created, renamed and removed there. `NotFound` where the folder is
     /// missing. After any other error it is not known which of them are durable.

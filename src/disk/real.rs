@@ -90,9 +90,9 @@ impl Disk for RealDisk {
         Ok(names)
     }
 
-    fn make_dir(&self, path: &str) -> io::Result<()> {
+    fn create_dir(&self, path: &str) -> io::Result<()> {
         if path.is_empty() {
-            return make_root(&self.root);
+            return create_root_folder(&self.root);
         }
         let (folder, name) = Folder::open_parent(&self.root, check_path(path)?)?;
         folder.create_folder(name, path)
@@ -119,7 +119,7 @@ impl Disk for RealDisk {
     }
 }
 
-fn make_folder(path: &Path) -> io::Result<bool> {
+fn create_folder(path: &Path) -> io::Result<bool> {
     match DirBuilder::new().mode(FOLDER_MODE).create(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
@@ -130,16 +130,16 @@ fn make_folder(path: &Path) -> io::Result<bool> {
 /// Makes the root and its missing parents, each durable in the folder above it.
 ///
 /// Nothing above the root can be named through [`Disk::sync_dir`], so it is synced here.
-fn make_root(path: &Path) -> io::Result<()> {
+fn create_root_folder(path: &Path) -> io::Result<()> {
     let above = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
         None => return Ok(()),
     };
-    let made = match make_folder(path) {
+    let made = match create_folder(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make_root(above)?;
-            make_folder(path)?
+            create_root_folder(above)?;
+            create_folder(path)?
         }
         other => other?,
     };

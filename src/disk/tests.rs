@@ -35,7 +35,7 @@ macro_rules! contract {
             $(#[test] fn $check() {
                 let folder = super::TempFolder::new();
                 let disk = super::RealDisk::new(&folder.0);
-                super::Disk::make_dir(&disk, "").unwrap();
+                super::Disk::create_dir(&disk, "").unwrap();
                 super::$check(&disk);
             })*
         }
@@ -62,7 +62,7 @@ contract! {
     rename_moves_between_folders
     remove_leaves_open_handles_alone
     list_is_sorted_and_one_level_deep
-    make_dir_may_be_repeated
+    create_dir_may_be_repeated
     modes_are_private
     paths_cannot_leave_the_root
     map_gives_the_whole_file_aligned
@@ -111,7 +111,7 @@ fn create_refuses_a_taken_name(disk: &dyn Disk) {
     write(disk, "a", b"first");
     assert_eq!(kind(disk.create("a")), ErrorKind::AlreadyExists);
     assert_eq!(content(disk, "a"), b"first");
-    disk.make_dir("d").unwrap();
+    disk.create_dir("d").unwrap();
     assert_eq!(kind(disk.create("d")), ErrorKind::AlreadyExists);
 }
 
@@ -122,7 +122,7 @@ fn what_is_missing_is_not_found(disk: &dyn Disk) {
     assert_eq!(kind(disk.rename("a", "b")), ErrorKind::NotFound);
     assert_eq!(kind(disk.remove("a")), ErrorKind::NotFound);
     assert_eq!(kind(disk.list("d")), ErrorKind::NotFound);
-    assert_eq!(kind(disk.make_dir("d/e")), ErrorKind::NotFound);
+    assert_eq!(kind(disk.create_dir("d/e")), ErrorKind::NotFound);
     assert_eq!(kind(disk.sync_dir("d")), ErrorKind::NotFound);
     assert_eq!(kind(disk.mode("a")), ErrorKind::NotFound);
     write(disk, "a", b"kept");
@@ -131,13 +131,13 @@ fn what_is_missing_is_not_found(disk: &dyn Disk) {
 }
 
 fn a_folder_is_no_file_and_a_file_no_folder(disk: &dyn Disk) {
-    disk.make_dir("d").unwrap();
+    disk.create_dir("d").unwrap();
     write(disk, "f", b"");
     assert_eq!(kind(disk.open("d")), ErrorKind::IsADirectory);
     assert_eq!(kind(disk.open_write("d")), ErrorKind::IsADirectory);
     assert_eq!(kind(disk.remove("d")), ErrorKind::IsADirectory);
     assert_eq!(kind(disk.rename("f", "d")), ErrorKind::IsADirectory);
-    assert_eq!(kind(disk.make_dir("f")), ErrorKind::AlreadyExists);
+    assert_eq!(kind(disk.create_dir("f")), ErrorKind::AlreadyExists);
     assert_eq!(kind(disk.list("f")), ErrorKind::NotADirectory);
     assert_eq!(kind(disk.sync_dir("f")), ErrorKind::NotADirectory);
     assert_eq!(kind(disk.create("f/a")), ErrorKind::NotADirectory);
@@ -201,7 +201,7 @@ fn rename_replaces_and_handles_stay(disk: &dyn Disk) {
 }
 
 fn rename_moves_between_folders(disk: &dyn Disk) {
-    disk.make_dir("d").unwrap();
+    disk.create_dir("d").unwrap();
     write(disk, "a", b"moved");
     disk.rename("a", "d/b").unwrap();
     assert_eq!(disk.list("").unwrap(), ["d"]);
@@ -222,8 +222,8 @@ fn remove_leaves_open_handles_alone(disk: &dyn Disk) {
 
 fn list_is_sorted_and_one_level_deep(disk: &dyn Disk) {
     assert!(disk.list("").unwrap().is_empty());
-    disk.make_dir("d").unwrap();
-    disk.make_dir("d/e").unwrap();
+    disk.create_dir("d").unwrap();
+    disk.create_dir("d/e").unwrap();
     for path in ["d/2", "d/10", "d/e/deep", "d-1", "a", "ä"] {
         write(disk, path, b"");
     }
@@ -232,19 +232,19 @@ fn list_is_sorted_and_one_level_deep(disk: &dyn Disk) {
     assert_eq!(disk.list("d/e").unwrap(), ["deep"]);
 }
 
-fn make_dir_may_be_repeated(disk: &dyn Disk) {
-    disk.make_dir("").unwrap();
-    disk.make_dir("d").unwrap();
+fn create_dir_may_be_repeated(disk: &dyn Disk) {
+    disk.create_dir("").unwrap();
+    disk.create_dir("d").unwrap();
     write(disk, "d/a", b"kept");
-    disk.make_dir("d").unwrap();
-    disk.make_dir("").unwrap();
+    disk.create_dir("d").unwrap();
+    disk.create_dir("").unwrap();
     assert_eq!(content(disk, "d/a"), b"kept");
     disk.sync_dir("d").unwrap();
     disk.sync_dir("").unwrap();
 }
 
 fn modes_are_private(disk: &dyn Disk) {
-    disk.make_dir("d").unwrap();
+    disk.create_dir("d").unwrap();
     write(disk, "d/a", b"");
     assert_eq!(disk.mode("d/a").unwrap(), 0o600);
     assert_eq!(disk.mode("d").unwrap(), 0o700);
@@ -252,7 +252,7 @@ fn modes_are_private(disk: &dyn Disk) {
 }
 
 fn paths_cannot_leave_the_root(disk: &dyn Disk) {
-    disk.make_dir("d").unwrap();
+    disk.create_dir("d").unwrap();
     for path in ["/etc", "..", "d/../a", "d//a", "d/", "./a", "a\0b"] {
         assert_eq!(kind(disk.create(path)), ErrorKind::InvalidInput, "{path:?}");
         assert_eq!(kind(disk.open(path)), ErrorKind::InvalidInput, "{path:?}");
@@ -261,7 +261,7 @@ fn paths_cannot_leave_the_root(disk: &dyn Disk) {
         assert_eq!(kind(disk.rename(path, "x")), ErrorKind::InvalidInput, "{path:?}");
         assert_eq!(kind(disk.rename("x", path)), ErrorKind::InvalidInput, "{path:?}");
         assert_eq!(kind(disk.list(path)), ErrorKind::InvalidInput, "{path:?}");
-        assert_eq!(kind(disk.make_dir(path)), ErrorKind::InvalidInput, "{path:?}");
+        assert_eq!(kind(disk.create_dir(path)), ErrorKind::InvalidInput, "{path:?}");
         assert_eq!(kind(disk.sync_dir(path)), ErrorKind::InvalidInput, "{path:?}");
         assert_eq!(kind(disk.mode(path)), ErrorKind::InvalidInput, "{path:?}");
     }

@@ -121,7 +121,7 @@ mod tests {
     use crate::object::Time;
     use crate::workspace::{FileName, FileOp, NewInode, NoPacks};
 
-    fn make_directory(tree: &mut Tree, parent: u64, name: &str, mode: u32) -> u64 {
+    fn create_directory(tree: &mut Tree, parent: u64, name: &str, mode: u32) -> u64 {
         let (name, make) = (FileName::new(name.as_bytes()).unwrap(), NewInode::Directory);
         tree.apply(&FileOp::Create { parent, name, make, mode, uid: 1, gid: 1 }, Time(1), &NoPacks).unwrap().inode
     }
@@ -130,10 +130,10 @@ mod tests {
     fn a_directory_is_reached_through_all_above_it_however_many_they_are() {
         let (mut tree, mut inode) = (Tree::default(), ROOT);
         for _ in 0..3_000 {
-            inode = make_directory(&mut tree, inode, "d", 0o755);
+            inode = create_directory(&mut tree, inode, "d", 0o755);
         }
-        let closed = make_directory(&mut tree, inode, "closed", 0o700);
-        let below = make_directory(&mut tree, closed, "below", 0o755);
+        let closed = create_directory(&mut tree, inode, "closed", 0o700);
+        let below = create_directory(&mut tree, closed, "below", 0o755);
         let look = move || {
             let reader = Credentials { uid: 2, groups: vec![2], knows_all_groups: true };
             let mut access = AccessCheck::new(&tree, 1, &reader);

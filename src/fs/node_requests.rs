@@ -112,7 +112,7 @@ impl Filesystem {
     /// means none of these. `mode` is for `files/`.
     pub fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Result<EntryAttr, Errno> {
         let parent = self.nodes.node(parent)?;
-        let made = self.operations(&parent).make_directory(caller, name, mode);
+        let made = self.operations(&parent).create_directory(caller, name, mode);
         self.audit_at(caller, &parent, name, made)
     }
 
@@ -127,15 +127,15 @@ impl Filesystem {
             libc::S_IFBLK => NewInode::BlockDevice(device),
             _ => return Err(Errno::EINVAL),
         };
-        self.make_at(caller, parent, name, make, mode)
+        self.create_at(caller, parent, name, make, mode)
     }
 
     /// Makes a symbolic link in `files/`; EPERM elsewhere.
     pub fn symlink(&self, caller: Caller, parent: u64, name: &OsStr, target: &OsStr) -> Result<EntryAttr, Errno> {
-        self.make_at(caller, parent, name, NewInode::Symlink(target.as_encoded_bytes().to_vec()), 0o777)
+        self.create_at(caller, parent, name, NewInode::Symlink(target.as_encoded_bytes().to_vec()), 0o777)
     }
 
-    fn make_at(
+    fn create_at(
         &self,
         caller: Caller,
         parent: u64,
@@ -144,7 +144,7 @@ impl Filesystem {
         mode: u32,
     ) -> Result<EntryAttr, Errno> {
         let parent = self.nodes.node(parent)?;
-        let made = self.operations(&parent).make_node(caller, name, make, mode);
+        let made = self.operations(&parent).create_node(caller, name, make, mode);
         self.audit_at(caller, &parent, name, made)
     }
 

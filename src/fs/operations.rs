@@ -81,7 +81,7 @@ pub(super) trait NodeOperations {
     fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure>;
 
     /// Makes a directory; EEXIST where the name is taken, EPERM where a directory means nothing.
-    fn make_directory(&self, caller: Caller, name: &OsStr, mode: u32) -> Result<EntryAttr, Failure>;
+    fn create_directory(&self, caller: Caller, name: &OsStr, mode: u32) -> Result<EntryAttr, Failure>;
 
     /// Removes a directory; ENOENT, ENOTDIR or ENOTEMPTY as rmdir(2), EPERM for what stays.
     fn remove_directory(&self, caller: Caller, name: &OsStr) -> Result<(), Failure>;
@@ -109,7 +109,7 @@ pub(super) trait NodeOperations {
 
     /// Makes a file of another kind than a directory. EPERM outside of `files/` and `scratch/`; EEXIST where the name
     /// is taken.
-    fn make_node(&self, _caller: Caller, _name: &OsStr, _make: NewInode, _mode: u32) -> Result<EntryAttr, Failure> {
+    fn create_node(&self, _caller: Caller, _name: &OsStr, _make: NewInode, _mode: u32) -> Result<EntryAttr, Failure> {
         Err(LayoutRefusal::NoSpecialHere.into())
     }
 

@@ -17,7 +17,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = ForgetfulDisk::new();
 //! let disk: Arc<dyn Disk> = Arc::new(device.clone());
-//! disk.make_dir("journal")?;
+//! disk.create_dir("journal")?;
 //! disk.sync_dir("")?;
 //! // Random in a store.
 //! let salt = [7; 16];

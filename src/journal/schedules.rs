@@ -19,7 +19,7 @@ impl Fixture {
     fn new() -> Fixture {
         let device = ForgetfulDisk::new();
         let disk: Arc<dyn Disk> = Arc::new(device.clone());
-        disk.make_dir("journal").unwrap();
+        disk.create_dir("journal").unwrap();
         disk.sync_dir("").unwrap();
         let current = Turns::new(Arc::new(Journal::create(&disk, &[1; 16]).unwrap()));
         Fixture { device, disk, current }

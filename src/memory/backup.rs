@@ -95,7 +95,7 @@ fn check_paths(store: &Path, dest: &Path) -> Result<(), Error> {
 fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
     let copy = RealDisk::new(dest);
     for folder in ["", "journal", "segments"] {
-        copy.make_dir(folder)?;
+        copy.create_dir(folder)?;
     }
     // The copy holds the signing key, so nobody else may read it, whatever the umask lets through.
     fs::set_permissions(dest, PermissionsExt::from_mode(0o700))?;

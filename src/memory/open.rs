@@ -75,7 +75,7 @@ impl Memory {
             if !is_store(path) {
                 check_outside_stores(path)?;
             }
-            disk.make_dir("").map_err(|error| Error::io("the store's folder could not be made", error))?;
+            disk.create_dir("").map_err(|error| Error::io("the store's folder could not be made", error))?;
             // Before the lock, which is a file too: a folder that is not a store is left as it is.
             if is_complete(&disk)? && mode == OpenMode::CreateNew {
                 return Err(OpenError::Exists(path.to_owned()).into());
@@ -310,8 +310,8 @@ fn create_store(disk: &Arc<dyn Disk>, environment: &Environment) -> Result<(), E
         replace_file(&**disk, "format", FORMAT.as_bytes())?;
         replace_file(&**disk, "key", key.to_text().as_bytes())?;
         replace_file(&**disk, "key.pub", key.public_key().to_text().as_bytes())?;
-        disk.make_dir("journal")?;
-        disk.make_dir(segment::FOLDER)?;
+        disk.create_dir("journal")?;
+        disk.create_dir(segment::FOLDER)?;
         if disk.list("journal")?.iter().any(|name| Journal::file_path(1).ends_with(name.as_str())) {
             disk.remove(&Journal::file_path(1))?;
         }

@@ -72,7 +72,7 @@ impl BlobStore {
     ///
     /// `AlreadyExists` where a file has the folder's name; its parent must be there.
     pub fn new(disk: Arc<dyn Disk>, folder: &'static str) -> io::Result<BlobStore> {
-        disk.make_dir(folder)?;
+        disk.create_dir(folder)?;
         Ok(BlobStore::open_existing(disk, folder))
     }
 

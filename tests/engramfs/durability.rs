@@ -251,7 +251,7 @@ fn has_end(disk: &ForgetfulDisk) -> bool {
 #[test]
 fn a_frame_of_more_than_1_gib_is_refused_and_the_next_one_taken() {
     let disk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
-    disk.make_dir("journal").unwrap();
+    disk.create_dir("journal").unwrap();
     let journal = Journal::create(&disk, &[7; 16]).unwrap();
     let begin = journal.append(FrameKind::Command, &[b"x"]).unwrap();
     let part = vec![0; 64 << 20];
@@ -333,7 +333,7 @@ fn a_record_that_looks_like_a_frame_vouches_for_nothing() {
 /// A clean end's frame, read as numbers.
 fn frame_as_vector(seed: u64) -> Vec<f32> {
     let desk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
-    desk.make_dir("journal").unwrap();
+    desk.create_dir("journal").unwrap();
     let payload = [seed.to_le_bytes().as_slice(), &[1; 7]].concat();
     let end =
         Journal::create(&desk, &u128::from(seed).to_le_bytes()).unwrap().append(FrameKind::End, &[&payload]).unwrap();

@@ -51,8 +51,8 @@ impl Disk for Meanwhile {
         self.inner.list(dir)
     }
 
-    fn make_dir(&self, path: &str) -> io::Result<()> {
-        self.inner.make_dir(path)
+    fn create_dir(&self, path: &str) -> io::Result<()> {
+        self.inner.create_dir(path)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {

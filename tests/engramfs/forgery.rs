@@ -63,7 +63,7 @@ fn forged(disk: &ForgetfulDisk, acts: &Acts) -> ForgetfulDisk {
 /// The store with another journal.
 fn with_journal(disk: &ForgetfulDisk, fill: impl FnOnce(&Journal)) -> ForgetfulDisk {
     let desk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
-    desk.make_dir("journal").unwrap();
+    desk.create_dir("journal").unwrap();
     fill(&Journal::create(&desk, &[7; 16]).unwrap());
     let file = desk.open(&Journal::file_path(1)).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];

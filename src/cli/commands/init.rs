@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
-use crate::cli::target::make_store;
+use crate::cli::target::create_store;
 
 /// Makes an empty store with the branch main, without mounting it.
 #[derive(clap::Args)]
@@ -21,7 +21,7 @@ pub struct Args {
 
 /// Makes a store and prints the target of its branch `main`. Fails where there is a store already.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    let tip = make_store(&args.store)?;
+    let tip = create_store(&args.store)?;
     let target = format!("{}:main", args.store.display());
     if out.is_json() {
         out.line(json!({ "store": args.store, "target": target, "tip": tip }))?;

@@ -86,7 +86,7 @@ impl DumpWriter<'_> {
         let snapshot = memory.snapshot(&View::Branch(branch))?;
         self.write_state(&snapshot, folder)?;
         let config = self.out.join(folder).join(CONFIG);
-        make_dir(&config)?;
+        create_dir(&config)?;
         let settings = memory.stored_settings(branch)?;
         for (setting, value) in &settings.values {
             write_file(&config.join(setting.name()), format!("{value}\n").as_bytes())?;
@@ -140,7 +140,7 @@ impl DumpWriter<'_> {
     fn closed_logs(&self, branch: BranchId, folder: &Path) -> Result<Vec<DumpedClosedLog>, CommandError> {
         let (logs, folder) = (self.memory.own_closed_logs(branch)?, folder.join(CLOSED_LOGS));
         if !logs.is_empty() {
-            make_dir(&self.out.join(&folder))?;
+            create_dir(&self.out.join(&folder))?;
         }
         let closed = |(name, log): &(Arc<str>, OwnLog)| {
             let log = self.log(log, &folder.join(format!("{name}.jsonl")))?;
@@ -181,7 +181,7 @@ impl DumpWriter<'_> {
 
     fn write_state(&mut self, snapshot: &Snapshot, folder: &Path) -> Result<(), CommandError> {
         let place = self.out.join(folder);
-        make_dir(&place)?;
+        create_dir(&place)?;
         export(snapshot, &place.join(RECORDS), |_| true)?;
         files::write(self.memory, snapshot.files(), &place)?;
         self.records += snapshot.count();
@@ -245,7 +245,7 @@ impl<F: Fn(&[u8]) -> bool> LineFilter<F> {
     }
 }
 
-fn make_dir(path: &Path) -> Result<(), CommandError> {
+fn create_dir(path: &Path) -> Result<(), CommandError> {
     fs::create_dir_all(path).map_err(|error| CommandError::file("made", path, &error))
 }
 

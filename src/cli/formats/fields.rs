@@ -96,7 +96,7 @@ mod tests {
     }
 
     fn mapped_at(position: RowPosition, map: &str, line: &Value) -> Result<Value, CommandError> {
-        let row = InputRow::Line { place, bytes: line.to_string().into_bytes() };
+        let row = InputRow::Line { position, bytes: line.to_string().into_bytes() };
         let row = map.parse::<FieldMap>().unwrap().apply(row, Path::new("x.jsonl"))?;
         Ok(serde_json::from_slice(&row.into_line()).unwrap())
     }

@@ -261,7 +261,7 @@ fn no_target(text: &Path) -> CommandError {
 }
 
 /// Makes a new store and returns its tip. Fails where there is a store already.
-pub fn make_store(store: &Path) -> Result<String, CommandError> {
+pub fn create_store(store: &Path) -> Result<String, CommandError> {
     let memory = unmounted::open_store(store, OpenMode::CreateNew)?;
     let tip = memory.tip().to_string();
     memory.close()?;

@@ -188,8 +188,8 @@ impl Disk for ForgetfulDisk {
         self.shared.read().list(check_dir_path(dir)?)
     }
 
-    fn make_dir(&self, path: &str) -> io::Result<()> {
-        self.shared.write().make_dir(check_dir_path(path)?)
+    fn create_dir(&self, path: &str) -> io::Result<()> {
+        self.shared.write().create_dir(check_dir_path(path)?)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {

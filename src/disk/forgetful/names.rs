@@ -113,7 +113,7 @@ impl Names {
     }
 
     /// Makes a folder, unless it is there. EEXIST where a file has the name, ENOENT where its folder is missing.
-    pub(super) fn make_dir(&mut self, path: &str) -> io::Result<()> {
+    pub(super) fn create_dir(&mut self, path: &str) -> io::Result<()> {
         match self.live.get(path) {
             _ if path.is_empty() => Ok(()),
             Some(SimulatedEntry::Folder) => Ok(()),

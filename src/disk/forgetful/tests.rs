@@ -146,8 +146,8 @@ fn names_of_one_folder_survive_as_a_prefix() {
 #[test]
 fn folders_are_independent_of_each_other() {
     let disk = ForgetfulDisk::new();
-    disk.make_dir("d").unwrap();
-    disk.make_dir("e").unwrap();
+    disk.create_dir("d").unwrap();
+    disk.create_dir("e").unwrap();
     disk.sync_dir("").unwrap();
     disk.create("d/1").unwrap();
     disk.create("e/2").unwrap();
@@ -159,7 +159,7 @@ fn folders_are_independent_of_each_other() {
 #[test]
 fn a_folder_without_a_durable_name_takes_its_files_along() {
     let disk = ForgetfulDisk::new();
-    disk.make_dir("d").unwrap();
+    disk.create_dir("d").unwrap();
     disk.create("d/a").unwrap();
     disk.sync_dir("d").unwrap();
     assert_eq!(names_after_cuts(&disk), sets([&[], &["d/a"]]));
@@ -195,7 +195,7 @@ fn a_rename_before_the_sync_of_the_bytes_loses_them() {
 fn a_rename_between_folders_is_never_half_done() {
     for synced in [None, Some(""), Some("d")] {
         let (disk, _) = with_file(b"moved");
-        disk.make_dir("d").unwrap();
+        disk.create_dir("d").unwrap();
         disk.sync_dir("").unwrap();
         disk.create("early").unwrap();
         disk.create("d/first").unwrap();
@@ -281,7 +281,7 @@ fn a_flip_is_seen_by_open_handles_and_outlives_sync_and_cut() {
 fn replace_plants_a_durable_file() {
     let disk = ForgetfulDisk::new();
     assert_eq!(disk.replace("d/a", vec![]).unwrap_err().kind(), ErrorKind::NotFound);
-    disk.make_dir("d").unwrap();
+    disk.create_dir("d").unwrap();
     disk.sync_dir("").unwrap();
     disk.replace("d/a", b"1".to_vec()).unwrap();
     disk.replace("d/a", b"22".to_vec()).unwrap();

@@ -5,7 +5,7 @@ use super::*;
 fn real() -> (TempFolder, RealDisk) {
     let folder = TempFolder::new();
     let disk = RealDisk::new(&folder.0);
-    disk.make_dir("").unwrap();
+    disk.create_dir("").unwrap();
     (folder, disk)
 }
 
@@ -14,7 +14,7 @@ fn makes_the_parents_of_its_root() {
     let folder = TempFolder::new();
     let disk = RealDisk::new(folder.0.join("deep/store"));
     assert_eq!(kind(disk.list("")), ErrorKind::NotFound);
-    disk.make_dir("").unwrap();
+    disk.create_dir("").unwrap();
     write(&disk, "a", b"here");
     assert_eq!(std::fs::read(folder.0.join("deep/store/a")).unwrap(), b"here");
 }
@@ -24,7 +24,7 @@ fn a_file_in_the_place_of_the_root_is_an_error() {
     let (folder, disk) = real();
     write(&disk, "file", b"");
     let inside = RealDisk::new(folder.0.join("file"));
-    assert_eq!(kind(inside.make_dir("")), ErrorKind::AlreadyExists);
+    assert_eq!(kind(inside.create_dir("")), ErrorKind::AlreadyExists);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_link_in_the_place_of_a_folder_leads_nowhere() {
         disk.open("journal/file").map(drop),
         disk.create("journal/new").map(drop),
         disk.list("journal").map(drop),
-        disk.make_dir("journal"),
+        disk.create_dir("journal"),
         disk.sync_dir("journal"),
         disk.mode("journal/file").map(drop),
         disk.remove("journal/file"),
@@ -99,10 +99,10 @@ fn a_link_in_the_place_of_a_folder_leads_nowhere() {
 #[test]
 fn the_root_may_be_behind_a_link() {
     let (folder, disk) = real();
-    disk.make_dir("store").unwrap();
+    disk.create_dir("store").unwrap();
     std::os::unix::fs::symlink("store", folder.0.join("link")).unwrap();
     let linked = RealDisk::new(folder.0.join("link"));
-    linked.make_dir("").unwrap();
+    linked.create_dir("").unwrap();
     write(&linked, "a", b"here");
     assert_eq!(content(&disk, "store/a"), b"here");
 }
@@ -111,7 +111,7 @@ fn the_root_may_be_behind_a_link() {
 fn a_copy_has_what_was_there_when_it_began() {
     let (folder, disk) = real();
     let other = RealDisk::new(folder.0.join("copy"));
-    other.make_dir("").unwrap();
+    other.create_dir("").unwrap();
     write(&disk, "a", b"content");
     assert_eq!(disk.copy("a", &other).unwrap(), 7);
     assert_eq!(content(&other, "a"), b"content");

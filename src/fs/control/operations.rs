@@ -144,7 +144,7 @@ impl NodeOperations for ControlNodeOps<'_> {
         })
     }
 
-    fn make_directory(&self, caller: Caller, name: &OsStr, _mode: u32) -> Result<EntryAttr, Failure> {
+    fn create_directory(&self, caller: Caller, name: &OsStr, _mode: u32) -> Result<EntryAttr, Failure> {
         let node = self.make(caller, name)?;
         self.fs.operations(&node).entry()
     }

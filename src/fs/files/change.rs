@@ -15,7 +15,7 @@ const ATTEMPTS_MAX: usize = 10;
 impl FileOps<'_> {
     /// Makes an inode with a name in the directory. A directory with setgid passes its group on. EINVAL or ENAMETOOLONG
     /// for what no entry can be called, EEXIST where the name is taken, and as any edit may.
-    pub(super) fn make_inode(&self, caller: Caller, name: &OsStr, make: NewInode, mode: u32) -> Result<u64, Failure> {
+    pub(super) fn create_inode(&self, caller: Caller, name: &OsStr, make: NewInode, mode: u32) -> Result<u64, Failure> {
         let (name, mode) = (parse_name(name)?, mode & 0o7777);
         let op = FileOp::Create { parent: self.inode, name, make, mode, uid: caller.uid, gid: caller.gid };
         Ok(self.edit(caller, op)?.inode)

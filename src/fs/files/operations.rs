@@ -124,7 +124,7 @@ impl NodeOperations for FileOps<'_> {
     /// Opens the one that is there, where that is not forbidden. Linux empties a file also for who opens it for reading.
     fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure> {
         let flags = OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::from_bits(flags) };
-        let (inode, is_new) = match self.make_inode(caller, name, NewInode::File, mode) {
+        let (inode, is_new) = match self.create_inode(caller, name, NewInode::File, mode) {
             Ok(inode) => (inode, true),
             Err(Failure::Plain(Errno::EEXIST)) if !flags.exclusive => {
                 (self.find_appeared_file(caller, name, flags)?, false)
@@ -179,8 +179,8 @@ impl NodeOperations for FileOps<'_> {
         })
     }
 
-    fn make_directory(&self, caller: Caller, name: &OsStr, mode: u32) -> Result<EntryAttr, Failure> {
-        self.make_node(caller, name, NewInode::Directory, mode)
+    fn create_directory(&self, caller: Caller, name: &OsStr, mode: u32) -> Result<EntryAttr, Failure> {
+        self.create_node(caller, name, NewInode::Directory, mode)
     }
 
     fn remove_directory(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
@@ -232,8 +232,8 @@ impl NodeOperations for FileOps<'_> {
     }
 
     /// A directory with setgid passes its group on.
-    fn make_node(&self, caller: Caller, name: &OsStr, make: NewInode, mode: u32) -> Result<EntryAttr, Failure> {
-        let inode = self.make_inode(caller, name, make, mode)?;
+    fn create_node(&self, caller: Caller, name: &OsStr, make: NewInode, mode: u32) -> Result<EntryAttr, Failure> {
+        let inode = self.create_inode(caller, name, make, mode)?;
         self.with_inode(inode).entry()
     }
 

@@ -14,7 +14,7 @@ const SALT: Salt = [7; 16];
 
 fn disk() -> (ForgetfulDisk, Arc<dyn Disk>) {
     let disk = ForgetfulDisk::new();
-    disk.make_dir(FOLDER).unwrap();
+    disk.create_dir(FOLDER).unwrap();
     disk.sync_dir("").unwrap();
     (disk.clone(), Arc::new(disk))
 }

@@ -111,7 +111,7 @@ impl Reserve {
         let mut there = self.present.lock();
         let before = there.len();
         let missing: Vec<usize> = (0..self.pieces).filter(|piece| !there.contains(piece)).collect();
-        let made = self.disk.make_dir(FOLDER).and_then(|()| {
+        let made = self.disk.create_dir(FOLDER).and_then(|()| {
             missing.into_iter().try_for_each(|piece| {
                 self.create_piece(piece)?;
                 there.insert(piece);
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn sectors_of_a_piece_that_a_power_cut_lost_are_no_damage() {
         let (forgetful, disk) = disk();
-        disk.make_dir(FOLDER).unwrap();
+        disk.create_dir(FOLDER).unwrap();
         let file = disk.create(&piece_path(0)).unwrap();
         for number in 0..4 {
             file.write_all_at(&filler(number), number * FILLER_BYTES as u64).unwrap();

@@ -50,7 +50,7 @@ impl MovedEntries {
     /// Writes a file with these entries, which the store still holds; returns its path in the store. The file and its
     /// name are durable then. Fails where the disk refuses, or an entry can't be read.
     pub fn write(&mut self, reader: &HistoryReader<'_>, seqs: RangeInclusive<u64>) -> Result<String, Error> {
-        self.disk.make_dir(FOLDER).map_err(|error| Error::io("the folder archive could not be made", error))?;
+        self.disk.create_dir(FOLDER).map_err(|error| Error::io("the folder archive could not be made", error))?;
         let (first, last) = (*seqs.start(), *seqs.end());
         self.remove_unfinished(first)?;
         let entries = FreshEntries { first, last, ..FreshEntries::default() };

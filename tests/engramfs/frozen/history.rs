@@ -67,8 +67,8 @@ impl Disk for Crowded {
         self.0.list(dir)
     }
 
-    fn make_dir(&self, path: &str) -> io::Result<()> {
-        self.0.make_dir(path)
+    fn create_dir(&self, path: &str) -> io::Result<()> {
+        self.0.create_dir(path)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
