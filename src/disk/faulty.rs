@@ -11,6 +11,21 @@ use super::{Disk, DiskFile, DiskSpace, ForgetfulDisk, Mapped};
 /// Without a plan every call passes. A failing call does not reach the inner disk, except for the half of a
 /// short write and for [`FaultyDisk::losing_pages`]. Plan N = 1, 2, 3 … until a run makes fewer
 /// [`FaultyDisk::calls`] than N: then every call has failed once.
+///
+/// ```
+/// use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let disk = FaultyDisk::new(ForgetfulDisk::new());
+/// disk.plan(Fault::once(2, &[DiskCall::Write], libc::EIO));
+/// let file = disk.create("notes")?;
+/// file.write_all_at(b"one", 0)?;
+/// assert_eq!(file.write_all_at(b"two", 3).unwrap_err().raw_os_error(), Some(libc::EIO));
+/// file.write_all_at(b"three", 3)?;
+/// assert_eq!((disk.calls(), file.len()?), (3, 8));
+/// # Ok(())
+/// # }
+/// ```
 pub struct FaultyDisk<D> {
     shared: Arc<FaultyShared<D>>,
 }

@@ -18,6 +18,34 @@
 //!   changed then.
 //!
 //! Where a change fails nothing of it has happened, unless its method says otherwise.
+//!
+//! Files are changed by one [`FileOp`] at a time and read from a [`Tree`], a value that never changes:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use engramfs::disk::ForgetfulDisk;
+//! use engramfs::memory::{
+//!     Actor, EditError, Environment, FILES_ROOT, FileName, FileOp, Memory, NewInode, OpenMode, TreeError, View,
+//! };
+//!
+//! # fn main() -> Result<(), EditError> {
+//! let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+//! let environment = Environment::real(ann.clone());
+//! let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment)?;
+//! let main = memory.root("main").unwrap();
+//!
+//! let name = FileName::new(b"plan.md")?;
+//! let create = FileOp::Create { parent: FILES_ROOT, name, make: NewInode::File, mode: 0o644, uid: 1000, gid: 1000 };
+//! let inode = memory.edit(&ann, main, create.clone())?.inode;
+//! memory.edit(&ann, main, FileOp::Write { inode, offset: 0, bytes: b"tea, then work".into() })?;
+//!
+//! let tree = memory.files(&View::Branch(main))?;
+//! assert_eq!(tree.read(tree.resolve(b"plan.md")?, 5, 4, memory.packs())?, b"then");
+//! assert!(matches!(memory.edit(&ann, main, create), Err(EditError::Tree(TreeError::Exists))));
+//! # Ok(())
+//! # }
+//! ```
 
 mod admission;
 mod backup;

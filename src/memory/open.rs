@@ -68,6 +68,28 @@ impl Memory {
     /// be made in a folder that holds something else or lies in another store, `Locked` where another process has it, `Denied` where this user may
     /// not look into its folder or others could read its key, `Unsupported` where an older or a newer version made it or
     /// applied an entry otherwise, `Damaged` where bytes that were safe are not what was written.
+    ///
+    /// ```
+    /// use engramfs::memory::{Actor, Environment, Kind, Memory, OpenMode};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("store.engramfs");
+    /// let environment = || Environment::real(Actor { uid: 1000, gid: 1000, name: "ann".into() });
+    /// let missing = Memory::open(&path, OpenMode::Existing, "pid 12", environment());
+    /// assert_eq!(missing.err().unwrap().kind(), Kind::NotFound);
+    ///
+    /// let memory = Memory::open(&path, OpenMode::Create, "pid 12", environment())?;
+    /// let second = Memory::open(&path, OpenMode::Existing, "pid 13", environment());
+    /// assert_eq!(second.err().unwrap().kind(), Kind::Locked, "one process writes");
+    /// memory.close()?;
+    ///
+    /// // Readers take no lock.
+    /// let reader = Memory::open(&path, OpenMode::ReadOnly, "pid 13", environment())?;
+    /// assert_eq!(reader.tip(), memory.tip());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn open(path: &Path, mode: OpenMode, holder: &str, environment: Environment) -> Result<Arc<Memory>, Error> {
         let disk = RealDisk::new(path);
         if mode.may_create() {

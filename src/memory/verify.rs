@@ -58,6 +58,30 @@ pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> 
 
 /// Checks every byte of every file, every signature and link of the chain, and that every branch's
 /// records are those its head names. Kind `Damaged` names the first thing that is wrong.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use engramfs::disk::{Disk, ForgetfulDisk};
+/// use engramfs::memory::{Actor, Environment, Error, Hash, Kind, Memory, OpenMode, VerifyOptions, verify_on};
+///
+/// # fn main() -> Result<(), Error> {
+/// let disk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::new());
+/// let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+/// let memory = Memory::open_on(disk.clone(), OpenMode::Create, None, Environment::real(ann.clone()))?;
+/// memory.fork(&ann, memory.root("main").unwrap(), "trial", None)?;
+/// memory.close()?;
+///
+/// let report = verify_on(&disk, &VerifyOptions::default())?;
+/// assert_eq!(report["branches"], 2);
+/// assert_eq!(report["tip"], memory.tip().to_string());
+///
+/// // A tip that was noted earlier and is missing now means that the store was cut off or put back.
+/// let noted = VerifyOptions { expect_tip: Some(Hash([7; 32])), ..VerifyOptions::default() };
+/// assert_eq!(verify_on(&disk, &noted).unwrap_err().kind(), Kind::Damaged);
+/// # Ok(())
+/// # }
+/// ```
 pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Value, Error> {
     check_format(&**disk)?;
     let (key, public) = read_keys(&**disk)?;

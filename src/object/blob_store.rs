@@ -17,6 +17,30 @@ use crate::sync::Mutex;
 pub const TEMP_PREFIX: &str = "draft-";
 
 /// A folder of files that never change once they have their name.
+///
+/// ```
+/// use std::collections::HashSet;
+/// use std::sync::Arc;
+///
+/// use engramfs::disk::ForgetfulDisk;
+/// use engramfs::object::{BlobStore, Context, Hash};
+///
+/// # fn main() -> std::io::Result<()> {
+/// static NOTE: Context = Context::new("a note of an example");
+/// let name = Hash::digest(&NOTE, b"tea");
+///
+/// let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), "notes")?;
+/// let draft = blobs.create()?;
+/// draft.write_at(b"tea", 0)?;
+/// draft.persist(&name)?;
+/// assert_eq!(blobs.open(&name)?.len()?, 3);
+///
+/// // A sweep removes each file that nothing refers to.
+/// blobs.sweep(HashSet::new)?;
+/// assert!(blobs.open(&name).is_err());
+/// # Ok(())
+/// # }
+/// ```
 pub struct BlobStore {
     disk: Arc<dyn Disk>,
     folder: &'static str,

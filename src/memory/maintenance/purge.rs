@@ -96,6 +96,36 @@ impl Memory {
     /// A name means the same in all branches below one root branch. A file with such a name goes under its former
     /// names, too. Who is neither root nor owner of `main` must own all branches that have something of it:
     /// [`PurgeError::NotOwner`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use engramfs::disk::ForgetfulDisk;
+    /// use engramfs::memory::{
+    ///     Actor, Environment, Error, Memory, OpenMode, PurgeOptions, RecordEdit, RecordInput, View,
+    /// };
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// # let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+    /// # let environment = Environment::real(ann.clone());
+    /// # let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment)?;
+    /// # let main = memory.root("main").unwrap();
+    /// # let put = |id: &str, text: &str| {
+    /// #     let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+    /// #     vec![RecordEdit::Put { id: id.into(), input }]
+    /// # };
+    /// memory.commit(&ann, main, put("leak", "hunter2"))?;
+    /// let trial = memory.fork(&ann, main, "trial", None)?;
+    /// memory.checkpoint(&ann, main, "monday", None)?;
+    /// memory.purge(&ann, main, &["leak".to_owned()], PurgeOptions::default())?;
+    ///
+    /// for view in [View::Branch(main), View::Branch(trial), View::Checkpoint(main, "monday".into())] {
+    ///     assert!(memory.snapshot(&view)?.get("leak")?.is_none());
+    /// }
+    /// let again = memory.purge(&ann, main, &["leak".to_owned()], PurgeOptions::default());
+    /// assert_eq!(again.unwrap_err().code(), "nothing_to_purge");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn purge(
         &self,
         who: &Actor,

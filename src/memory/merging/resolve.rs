@@ -69,6 +69,41 @@ impl Memory {
     ///
     /// Kind `NotFound` where `id` is in no conflict, `Invalid` where what is in a directory keeps it from being resolved that way
     /// (`folder_in_the_way`).
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use engramfs::disk::ForgetfulDisk;
+    /// use engramfs::memory::{
+    ///     Actor, Environment, Error, Kind, Memory, MergeVerb, OpenMode, RecordEdit, RecordInput, Setting, Side,
+    ///     View,
+    /// };
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// # let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+    /// # let environment = Environment::real(ann.clone());
+    /// # let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment)?;
+    /// # let main = memory.root("main").unwrap();
+    /// # let put = |id: &str, text: &str| {
+    /// #     let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+    /// #     vec![RecordEdit::Put { id: id.into(), input }]
+    /// # };
+    /// memory.set(&ann, main, Setting::Strategy, "manual")?;
+    /// let trial = memory.fork(&ann, main, "trial", None)?;
+    /// memory.commit(&ann, main, put("tea", "tea is at four"))?;
+    /// memory.commit(&ann, trial, put("tea", "tea is at five"))?;
+    ///
+    /// let planned = memory.dry_run(&ann, trial, MergeVerb::Merge, None)?;
+    /// assert_eq!((planned.status, &*planned.conflicts[0].id), ("blocked", "tea"));
+    /// let refused = memory.merge(&ann, trial, MergeVerb::Merge, false).unwrap_err();
+    /// assert_eq!(refused.kind(), Kind::Conflict);
+    ///
+    /// memory.resolve_conflict(&ann, trial, "tea", Side::Child)?;
+    /// memory.merge(&ann, trial, MergeVerb::Merge, false)?;
+    /// let merged = memory.snapshot(&View::Branch(main))?;
+    /// assert_eq!(merged.get("tea")?.unwrap().text(), Some("tea is at five"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn resolve_conflict(
         &self,
         who: &Actor,

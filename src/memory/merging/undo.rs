@@ -24,6 +24,35 @@ impl Memory {
     /// own; `verb` says whether these are what was done, or what was undone. Deletions within a second count as one.
     ///
     /// Kind `Invalid`, code `nothing_to_undo` or `nothing_to_redo`. Where one can't be taken back, those before it are.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use engramfs::disk::ForgetfulDisk;
+    /// use engramfs::memory::{Actor, Environment, Error, Memory, OpenMode, RecordEdit, RecordInput, RevertVerb, View};
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// # let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+    /// # let environment = Environment::real(ann.clone());
+    /// # let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment)?;
+    /// # let main = memory.root("main").unwrap();
+    /// # let put = |id: &str, text: &str| {
+    /// #     let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+    /// #     vec![RecordEdit::Put { id: id.into(), input }]
+    /// # };
+    /// memory.commit(&ann, main, put("tea", "tea is at four"))?;
+    /// memory.commit(&ann, main, put("tea", "tea is at five"))?;
+    ///
+    /// memory.undo(&ann, main, RevertVerb::Undo, 1, false)?;
+    /// let now = memory.snapshot(&View::Branch(main))?;
+    /// assert_eq!(now.get("tea")?.unwrap().text(), Some("tea is at four"));
+    ///
+    /// memory.undo(&ann, main, RevertVerb::Redo, 1, false)?;
+    /// let now = memory.snapshot(&View::Branch(main))?;
+    /// assert_eq!(now.get("tea")?.unwrap().text(), Some("tea is at five"));
+    /// assert_eq!(memory.undo(&ann, main, RevertVerb::Redo, 1, false).unwrap_err().code(), "nothing_to_redo");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn undo(
         &self,
         who: &Actor,

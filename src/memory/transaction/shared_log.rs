@@ -102,6 +102,34 @@ impl Memory {
     ///
     /// An entry whose `event_id` the same user has given to one in this log adds nothing. Kind `Denied` for who does not own
     /// the branch, `Invalid` for a vector of another length than those below the root branch have.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use engramfs::disk::ForgetfulDisk;
+    /// use engramfs::memory::{Actor, Environment, Error, Memory, OpenMode, SharedLogEntryInput};
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// # let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+    /// # let environment = Environment::real(ann.clone());
+    /// # let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment)?;
+    /// # let main = memory.root("main").unwrap();
+    /// let entry = SharedLogEntryInput::parse(r#"{"text": "all tests pass", "event_id": "run-17"}"#)?;
+    /// let receipt = memory.append_log(&ann, main, &[entry.clone()])?;
+    /// assert_eq!((receipt.appended, receipt.last), (1, 1));
+    /// // Appended again, as after a crash, it counts once.
+    /// assert_eq!(memory.append_log(&ann, main, &[entry])?.repeated, 1);
+    ///
+    /// // Each branch reads the log at its own pace.
+    /// let trial = memory.fork(&ann, main, "trial", None)?;
+    /// let log = memory.shared_log(trial)?;
+    /// let unread = log.lines_after(memory.cursor(trial)?, 100)?;
+    /// assert!(String::from_utf8_lossy(&unread).contains("all tests pass"));
+    /// memory.move_cursor(&ann, trial, log.entry_count())?;
+    /// assert_eq!(memory.cursor(trial)?, 1);
+    /// assert_eq!(memory.move_cursor(&ann, trial, 2).unwrap_err().code(), "beyond_the_log");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn append_log(
         &self,
         who: &Actor,

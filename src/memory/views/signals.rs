@@ -36,6 +36,35 @@ impl Memory {
 
     /// Returns all signals of the shared log that a branch has and that have not ended, by key, each with the time at
     /// which it was first written. Empty where there are none. Fails only with `Gone`, where the branch has ended.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use engramfs::disk::ForgetfulDisk;
+    /// use engramfs::memory::{Actor, Environment, Error, Kind, Memory, OpenMode, SignalId};
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// # let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+    /// # let environment = Environment::real(ann.clone());
+    /// # let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment)?;
+    /// # let main = memory.root("main").unwrap();
+    /// let bob = memory.fork(&ann, main, "bob", None)?;
+    /// let key: Arc<str> = "build".into();
+    /// let claimed = memory.claim_signal(&ann, main, &key, 0o644)?;
+    /// let id = SignalId { key: &key, created: claimed.created };
+    /// memory.write_signal(&ann, main, id, b"running")?;
+    /// memory.set_signal_lifetime(&ann, main, id, "10m")?;
+    ///
+    /// // All branches below `main` see it, and a key is claimed once.
+    /// let seen = memory.signal(bob, "build")?.unwrap();
+    /// assert_eq!((&*seen.value, seen.lifetime_text().as_str()), (&b"running"[..], "600s"));
+    /// assert_eq!(memory.claim_signal(&ann, bob, &key, 0o644).unwrap_err().kind(), Kind::Exists);
+    ///
+    /// memory.remove_signal(&ann, main, &key)?;
+    /// assert!(memory.signals(bob)?.is_empty());
+    /// assert_eq!(memory.write_signal(&ann, main, id, b"done").unwrap_err().kind(), Kind::Gone);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn signals(&self, branch: BranchId) -> Result<Vec<(Arc<str>, Time)>, Error> {
         let signals = {
             let catalog = self.catalog();

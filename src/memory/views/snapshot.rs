@@ -130,6 +130,38 @@ impl Snapshot {
 impl Memory {
     /// Takes a snapshot of a view. Kind `Gone` for a branch that was merged or discarded,
     /// `NotFound` for a checkpoint that is not there.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use engramfs::disk::ForgetfulDisk;
+    /// use engramfs::memory::{Actor, Environment, Error, Kind, Memory, OpenMode, RecordEdit, RecordInput, View};
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// # let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+    /// # let environment = Environment::real(ann.clone());
+    /// # let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment)?;
+    /// # let main = memory.root("main").unwrap();
+    /// # let put = |id: &str, text: &str| {
+    /// #     let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+    /// #     vec![RecordEdit::Put { id: id.into(), input }]
+    /// # };
+    /// memory.commit(&ann, main, put("tea", "tea is at four"))?;
+    /// let before = memory.snapshot(&View::Branch(main))?;
+    /// memory.commit(&ann, main, vec![RecordEdit::Delete { id: "tea".into() }])?;
+    ///
+    /// // What was taken does not change with the branch.
+    /// let record = before.get("tea")?.unwrap();
+    /// assert_eq!(record.text(), Some("tea is at four"));
+    /// assert_eq!(before.stat("tea")?.unwrap().length, record.to_document().len() as u64);
+    /// assert_eq!(&*before.ids_after(None, 10)?[0], "tea");
+    ///
+    /// let now = memory.snapshot(&View::Branch(main))?;
+    /// assert!(now.get("tea")?.is_none() && now.head() != before.head());
+    /// let missing = memory.snapshot(&View::Checkpoint(main, "monday".into()));
+    /// assert_eq!(missing.err().unwrap().kind(), Kind::NotFound);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn snapshot(&self, view: &View) -> Result<Snapshot, Error> {
         self.state(view).map(Snapshot::new)
     }

@@ -119,6 +119,34 @@ impl Memory {
     ///
     /// Kind `Exists` where the label is taken, `Invalid` where it is none, `TooLarge` for a text over 64 KiB, and, with a text,
     /// `Denied` for who does not own the branch.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use engramfs::disk::ForgetfulDisk;
+    /// use engramfs::memory::{Actor, Environment, Error, Kind, Memory, OpenMode, RecordEdit, RecordInput, View};
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// # let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+    /// # let environment = Environment::real(ann.clone());
+    /// # let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment)?;
+    /// # let main = memory.root("main").unwrap();
+    /// # let put = |id: &str, text: &str| {
+    /// #     let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+    /// #     vec![RecordEdit::Put { id: id.into(), input }]
+    /// # };
+    /// memory.checkpoint(&ann, main, "empty", None)?;
+    /// memory.commit(&ann, main, put("tea", "tea is at four"))?;
+    ///
+    /// // A checkpoint is read like a branch, and a rollback is one more commit.
+    /// assert_eq!(memory.snapshot(&View::Checkpoint(main, "empty".into()))?.count(), 0);
+    /// memory.rollback(&ann, main, "empty")?;
+    /// assert_eq!(memory.snapshot(&View::Branch(main))?.count(), 0);
+    ///
+    /// memory.delete_checkpoint(&ann, main, "empty")?;
+    /// assert_eq!(memory.rollback(&ann, main, "empty").unwrap_err().kind(), Kind::NotFound);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn checkpoint(&self, who: &Actor, branch: BranchId, label: &str, text: Option<&str>) -> Result<(), Error> {
         // Not where commands are replayed: labels of earlier versions go on.
         check_label(label)?;

@@ -137,6 +137,42 @@ impl Memory {
     /// What was said of the proposal before holds only where the content is the same.
     ///
     /// Kind `Invalid` for a root branch, `TooLarge` for a text over 4 KiB.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use engramfs::disk::ForgetfulDisk;
+    /// use engramfs::memory::{
+    ///     Actor, Environment, Error, Kind, Memory, MergeVerb, OpenMode, RecordEdit, RecordInput, ReviewRequest,
+    ///     Setting,
+    /// };
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// # let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+    /// # let environment = Environment::real(ann.clone());
+    /// # let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment)?;
+    /// # let main = memory.root("main").unwrap();
+    /// # let put = |id: &str, text: &str| {
+    /// #     let input = RecordInput { vector: None, text: Some(text.into()), metadata: "{}".into() };
+    /// #     vec![RecordEdit::Put { id: id.into(), input }]
+    /// # };
+    /// memory.set(&ann, main, Setting::Approvers, "uid:1001")?;
+    /// memory.set(&ann, main, Setting::Gate, "approval 1")?;
+    /// let trial = memory.fork(&ann, main, "trial", None)?;
+    /// memory.commit(&ann, trial, put("tea", "tea is at four"))?;
+    /// memory.propose(&ann, trial, "please read")?;
+    ///
+    /// // Nobody can approve a proposal of their own, and until somebody else does the gate stays shut.
+    /// let plan = memory.dry_run(&ann, trial, MergeVerb::Merge, None)?.plan;
+    /// let review = ReviewRequest { name: "trial", plan, approves: true, text: "checked" };
+    /// assert_eq!(memory.review(&ann, main, review).unwrap_err().kind(), Kind::NotPermitted);
+    /// assert_eq!(memory.merge(&ann, trial, MergeVerb::Merge, false).unwrap_err().code(), "gate_pending");
+    ///
+    /// let bob = Actor { uid: 1001, gid: 1001, name: "bob".into() };
+    /// memory.review(&bob, main, review)?;
+    /// memory.merge(&ann, trial, MergeVerb::Merge, false)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn propose(&self, who: &Actor, branch: BranchId, text: &str) -> Result<Hash, Error> {
         check_text(text)?;
         let command = || {

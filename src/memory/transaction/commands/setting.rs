@@ -100,6 +100,30 @@ impl Memory {
     ///
     /// Kind `Invalid` where the setting has no such value, `NotPermitted` for [`Setting::Embedder`] and for an agent's name
     /// that is another's or barred, `Busy` where vectors or entries of the log have fixed it.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use engramfs::disk::ForgetfulDisk;
+    /// use engramfs::memory::{Actor, Environment, Error, Kind, Memory, OpenMode, Setting, View};
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// # let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+    /// # let environment = Environment::real(ann.clone());
+    /// # let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment)?;
+    /// # let main = memory.root("main").unwrap();
+    /// assert_eq!(memory.setting(&View::Branch(main), Setting::Keep)?, "30d", "the default");
+    /// memory.set(&ann, main, Setting::Keep, "7d\n")?;
+    /// assert_eq!(memory.setting(&View::Branch(main), Setting::Keep)?, "7d");
+    ///
+    /// // A branch keeps its earlier states no longer than its parent.
+    /// let trial = memory.fork(&ann, main, "trial", None)?;
+    /// assert_eq!(memory.set(&ann, trial, Setting::Keep, "8d").unwrap_err().code(), "above_parent");
+    ///
+    /// let error = memory.set(&ann, main, Setting::Metric, "hamming").unwrap_err();
+    /// assert_eq!((error.kind(), &*error.hint()), (Kind::Invalid, "write cosine, l2 or dot"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn set(&self, who: &Actor, branch: BranchId, setting: Setting, value: &str) -> Result<(), Error> {
         if setting == Setting::Embedder {
             return Err(SettingError::SetByStore(setting.name()).into());
