@@ -24,7 +24,7 @@ mod code {
     pub const NOTHING: u8 = 0;
     /// No record; the time of its deletion follows.
     pub const DELETED: u8 = 1;
-    /// Hash and time of a version follow, by which the reader looks for it.
+    /// The hash and time that identify a version follow.
     pub const VERSION: u8 = 2;
 }
 
@@ -35,8 +35,8 @@ pub struct VersionIndex {
 }
 
 impl VersionIndex {
-    /// Indexes the rows that some layers see. It reads the hash of each. [`SegmentError::Io`] or
-    /// [`SegmentError::Damaged`] where a hash can't be read or its segment is damaged.
+    /// Indexes all visible rows of some layers. Reads the hash of each row. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] if a hash can't be read or its segment is damaged.
     pub fn new(layers: &[Layer]) -> Result<VersionIndex, SegmentError> {
         let mut rows: HashMap<Hash, Vec<(Arc<Segment>, u32)>> = HashMap::new();
         for layer in layers {
@@ -47,7 +47,7 @@ impl VersionIndex {
         Ok(VersionIndex { rows })
     }
 
-    /// Returns the version of that content that was written then; none where there is none of the content.
+    /// Returns the version of that content that was written then; `None` if there is none of the content.
     fn find(&self, hash: &Hash, modified: Time) -> Result<Option<Row>, SegmentError> {
         let Some(found) = self.rows.get(hash) else { return Ok(None) };
         // Equal content may have been written several times, which only the time tells apart.
@@ -101,14 +101,14 @@ impl NeededRows {
 }
 
 impl BranchVersion {
-    /// Returns the rows of `layers` as one value that is stored and moved as a state is. Equal ids may be visible in it more
-    /// than once, so it is none.
+    /// Returns the rows of `layers` as a value that can be stored and moved like a state. It is not a valid state: one
+    /// id may be visible more than once.
     pub fn from_layers(layers: Vec<Layer>) -> BranchVersion {
         BranchVersion { layers, ..BranchVersion::default() }
     }
 
     /// Appends what the records of this state are other than those of `before`, and notes the rows that it names;
-    /// returns how many there are, or nothing where there are more than `limit`. Where it returns nothing, nothing was
+    /// returns how many there are, or `None` if there are more than `limit`. If it returns nothing, nothing was
     /// appended. After an error part of them may be appended.
     pub fn write_delta(
         &self,
@@ -134,9 +134,9 @@ impl BranchVersion {
         Ok(Some(ids.len()))
     }
 
-    /// Returns this state with such a delta applied; `versions` has all rows that it may name.
+    /// Returns this state with a delta applied. `versions` must have all rows that the delta names.
     ///
-    /// [`DeltaError::Missing`] where it has not, [`DeltaError::Codec`] where the bytes are no delta.
+    /// [`DeltaError::Missing`] if it has not, [`DeltaError::Codec`] if the bytes are no delta.
     pub fn with_delta(&self, input: &mut Reader<'_>, versions: &VersionIndex) -> Result<BranchVersion, DeltaError> {
         let mut state = self.clone();
         for _ in 0..input.length()? {
@@ -179,7 +179,7 @@ impl BranchVersion {
         Ok(())
     }
 
-    /// Calls `each` with every version that this state sees and `before` does not, wherever it is stored.
+    /// Calls `each` with every version that is visible in this state and not in `before`.
     pub fn for_each_added(&self, before: &BranchVersion, mut each: impl FnMut(Row)) {
         for change in before.unsealed().diff(self.unsealed()) {
             if let DiffItem::Add(_, version) | DiffItem::Update { new: (_, version), .. } = change {
@@ -200,10 +200,10 @@ impl BranchVersion {
         }
     }
 
-    /// Returns this state as it is once `before` has become `moved`, an equal state that is stored elsewhere: what
-    /// both share is as there, and of the rest `place` tells where versions are now. Nothing where they share so
-    /// little that this takes long. [`SegmentError::Io`] or [`SegmentError::Damaged`] where an id, or a row that
-    /// differs, can't be read.
+    /// Returns this state as it is once `before` has become `moved`, an equal state that is stored elsewhere: what both
+    /// share is as there, and of the rest `place` tells where versions are now. `None` if they share so little that
+    /// this takes long. [`SegmentError::Io`] or [`SegmentError::Damaged`] if an id, or a row that differs, can't be
+    /// read.
     pub fn with_relocation(
         &self,
         before: &BranchVersion,

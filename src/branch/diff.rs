@@ -12,21 +12,21 @@ use crate::segment::{Row, SegmentError};
 pub struct RecordDifference {
     /// The id under which both states were searched.
     pub id: Arc<str>,
-    /// Its version in the first state; none where that lacks the record.
+    /// Its version in the first state; `None` if that lacks the record.
     pub old: Option<Row>,
-    /// Its version in the second state; none where that lacks the record.
+    /// Its version in the second state; `None` if that lacks the record.
     pub new: Option<Row>,
 }
 
 /// Returns what differs by content between `old` and `new`, in order of ids. Versions of equal content, whoever wrote
-/// them, do not differ. [`SegmentError::Io`] or [`SegmentError::Damaged`] where an id or a hash can't be read, or its
+/// them, do not differ. [`SegmentError::Io`] or [`SegmentError::Damaged`] if an id or a hash can't be read, or its
 /// segment is damaged; no content is read.
 pub fn differences(old: &BranchVersion, new: &BranchVersion) -> Result<Vec<RecordDifference>, SegmentError> {
     Ok(differences_at_most(old, new, usize::MAX)?.unwrap_or_default())
 }
 
-/// The same, or nothing where more than `limit` records may differ; it then costs no more than `limit` do. An id that
-/// only one of them has counts, too. Fails as [`differences`] does.
+/// Like [`differences`], but `None` if more than `limit` records may differ; the cost is bounded by `limit`. An id in
+/// only one of the states counts, too. Fails like [`differences`].
 pub fn differences_at_most(
     old: &BranchVersion,
     new: &BranchVersion,
@@ -57,9 +57,9 @@ pub fn differences_at_most(
     Ok(Some(found))
 }
 
-/// Returns the ids of all records that are not the very same in two states: the content, its provenance, where it is
-/// stored, or when it was deleted; nothing where there are more than `limit`. [`SegmentError::Io`] or
-/// [`SegmentError::Damaged`] where an id can't be read, or its segment is damaged.
+/// Returns the ids of all records that differ between two states in content, provenance, place, or time of deletion;
+/// `None` if there are more than `limit`. [`SegmentError::Io`] or [`SegmentError::Damaged`] if an id can't be read, or
+/// its segment is damaged.
 pub fn changed_ids_at_most(
     old: &BranchVersion,
     new: &BranchVersion,
@@ -82,8 +82,7 @@ fn changed_id<'a, T>(change: &ordmap::DiffItem<'a, 'a, Arc<str>, T>) -> &'a Arc<
     }
 }
 
-/// Ids that may differ: everything that the two states do not share; nothing where there are more than
-/// `limit`.
+/// Ids that may differ: everything that the two states do not share; `None` if there are more than `limit`.
 fn candidates(
     old: &BranchVersion,
     new: &BranchVersion,

@@ -39,17 +39,17 @@ impl Default for MemTable {
 }
 
 impl MemTable {
-    /// Tells whether there are none: all that the branch sees is sealed.
+    /// Returns whether there are none: all that the branch sees is sealed.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// Returns the version of a record; none where it has none here.
+    /// Returns the version of a record; `None` if it has none here.
     pub fn get(&self, id: &str) -> Option<&Arc<Version>> {
         self.by_id.get(id)
     }
 
-    /// Goes through all in the order of their ids.
+    /// Iterates over all in the order of their ids.
     pub fn values(&self) -> impl Iterator<Item = &Arc<Version>> {
         self.by_id.values()
     }
@@ -70,7 +70,7 @@ impl MemTable {
         self.by_id.range::<_, str>((after.map_or(Unbounded, Excluded), Unbounded))
     }
 
-    /// Goes through the ids whose versions differ; what both tables share is passed over by address.
+    /// Iterates over the ids whose versions differ; what both tables share is passed over by address.
     pub(super) fn diff<'a>(&'a self, new: &'a MemTable) -> DiffIter<'a, 'a, Arc<str>, Arc<Version>, DefaultSharedPtr> {
         self.by_id.diff(&new.by_id)
     }
@@ -128,7 +128,7 @@ pub struct Codes {
 }
 
 impl CodeCache {
-    /// Returns the version in a row. It panics for one behind the last.
+    /// Returns the version in a row. Panics for a row after the last.
     pub fn version(&self, row: u32) -> &Arc<Version> {
         &self.versions[row as usize]
     }

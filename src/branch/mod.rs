@@ -4,7 +4,7 @@
 //! an open handle are all just clones; no clone ever sees another's later changes.
 //!
 //! All that can fail here is the reading of a segment, with its [`SegmentError`](crate::segment::SegmentError): the
-//! records that are unsealed are in memory. Where a change of a state fails nothing of it has happened, unless its
+//! records that are unsealed are in memory. If a change of a state fails nothing of it has happened, unless its
 //! function says otherwise.
 
 mod delta;

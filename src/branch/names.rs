@@ -72,7 +72,8 @@ impl NameError {
 
 /// Checks the name of a branch or a checkpoint: 1 to 64 bytes of A-Z a-z 0-9 _ . - : @ without a dot in front.
 ///
-/// `Length` or `Characters` for another one, `Taken` for a fixed entry of every branch's directory.
+/// Fails with `Length` or `Characters` for any other name, with `Taken` for one that is reserved in every branch's
+/// directory.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:@".contains(&byte);
     if name.is_empty() || name.len() > NAME_BYTES_MAX {

@@ -29,7 +29,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl BranchVersion {
-    /// Goes through the visible versions whose id is behind `after`, or through all. Whoever meets an error gives the
+    /// Iterates over the visible versions whose id is behind `after`, or through all. Whoever meets an error gives the
     /// iterator up.
     pub fn rows(&self, after: Option<&str>) -> Result<RowIter<'_>, SegmentError> {
         let mut layers = Vec::with_capacity(self.layers.len());

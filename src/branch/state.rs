@@ -137,8 +137,7 @@ impl BranchVersion {
     }
 
     /// Returns the visible version of a record. It costs a look-up in the memtable and a binary search in each layer.
-    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the ids of a layer's segment can't be read, or are
-    /// damaged.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] if the ids of a layer's segment can't be read, or are damaged.
     pub fn find(&self, id: &str) -> Result<Option<Row>, SegmentError> {
         if let Some(version) = self.unsealed.get(id) {
             return Ok(Some(Row::Unsealed(version.clone())));
@@ -152,7 +151,7 @@ impl BranchVersion {
     }
 
     /// Makes a version the visible one of its record, and forgets when that was deleted. [`SegmentError::Io`] or
-    /// [`SegmentError::Damaged`] where the row, or the version before it, can't be read or its segment is damaged.
+    /// [`SegmentError::Damaged`] if the row, or the version before it, can't be read or its segment is damaged.
     pub fn put(&mut self, row: Row) -> Result<(), SegmentError> {
         // Read before anything changes: a row that can't be read must leave the state as it was.
         let (id, hash, totals) = (Arc::<str>::from(&*row.id()?), row.hash()?, row.totals()?);
@@ -173,7 +172,7 @@ impl BranchVersion {
     }
 
     /// Deletes a record, and notes when; returns whether it was there. Of one that is not there nothing is noted.
-    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the version can't be read or its segment is damaged.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] if the version can't be read or its segment is damaged.
     pub fn delete(&mut self, id: &str, time: Time) -> Result<bool, SegmentError> {
         let there = self.hide_record(id)?;
         self.drop_invisible_layers();
@@ -184,8 +183,8 @@ impl BranchVersion {
         Ok(there)
     }
 
-    /// Makes a record what it is in another state: its version, or when it was deleted. Fails as [`BranchVersion::put`]
-    /// and [`BranchVersion::delete`] do.
+    /// Copies a record from another state: its version, or the time of its deletion. Fails like [`BranchVersion::put`]
+    /// and [`BranchVersion::delete`].
     pub fn copy_record(&mut self, id: &Arc<str>, other: &BranchVersion) -> Result<(), SegmentError> {
         if let Some(row) = other.find(id)? {
             return self.put(row);
@@ -199,7 +198,7 @@ impl BranchVersion {
         Ok(())
     }
 
-    /// Notes when a record that is not there was deleted, where other means than a delete removed it.
+    /// Notes when an absent record was deleted, if it was not removed by a delete.
     pub fn note_deleted(&mut self, id: &str, time: Time) {
         self.deletions.insert(id.into(), time);
     }
@@ -268,9 +267,9 @@ impl BranchVersion {
         next
     }
 
-    /// Hides the visible version of a record and notes no delete; returns whether there was one. A layer may be left
-    /// of which nothing is seen: [`BranchVersion::drop_invisible_layers`] comes after it. [`SegmentError::Io`] or
-    /// [`SegmentError::Damaged`] where a segment can't be read or is damaged; nothing is hidden then.
+    /// Hides the visible version of a record and notes no delete; returns whether there was one. A layer may be left of
+    /// which nothing is seen: [`BranchVersion::drop_invisible_layers`] comes after it. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] if a segment can't be read or is damaged; nothing is hidden then.
     pub(super) fn hide_record(&mut self, id: &str) -> Result<bool, SegmentError> {
         match self.find(id)? {
             None => Ok(false),
@@ -327,7 +326,7 @@ impl BranchVersion {
     }
 }
 
-/// Returns where `id` is or would be in a layer at or behind `from`, and its visible row.
+/// Returns where `id` is or would be in a layer at or after `from`, and its visible row.
 fn find_in(layer: &Layer, id: &str, from: u32) -> Result<(u32, Option<u32>), SegmentError> {
     let start = layer.segment.lower_bound(id, from)?;
     let mut row = start;

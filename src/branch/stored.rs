@@ -26,7 +26,7 @@ impl BranchVersion {
     }
 
     /// Reads the stored form; `segment` gives the open segments by name, and set hash and files are stored elsewhere.
-    /// [`CodecError::Number`] where `segment` has not got one that it names.
+    /// [`CodecError::Number`] if `segment` does not have one that it names.
     pub fn read(
         input: &mut Reader<'_>,
         segment: impl Fn(&Hash) -> Option<Arc<Segment>>,

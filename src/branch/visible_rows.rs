@@ -56,7 +56,7 @@ impl VisibleRows {
         }
     }
 
-    /// Shows or hides a row; showing one that is visible, or hiding one that is not, changes nothing.
+    /// Makes a row visible or hides it. It may be so already.
     pub fn set(&mut self, row: u32, visible: bool) {
         if self.contains(row) == visible {
             return;
@@ -86,7 +86,7 @@ impl VisibleRows {
         }
     }
 
-    /// Returns the first visible row that is not below `from`; none where there is no more.
+    /// Returns the first visible row that is not below `from`; `None` if there is no more.
     pub fn next(&self, mut from: u32) -> Option<u32> {
         while from < self.rows {
             match &self.chunks[(from / CHUNK_ROWS) as usize] {
@@ -105,7 +105,7 @@ impl VisibleRows {
         None
     }
 
-    /// Goes through the visible rows, ascending.
+    /// Iterates over the visible rows, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         let mut from = 0;
         std::iter::from_fn(move || {
@@ -115,8 +115,8 @@ impl VisibleRows {
         })
     }
 
-    /// Calls `each` with the visible rows of a range, in order; faster than [`VisibleRows::iter`]. The
-    /// range begins and ends at multiples of 64, or behind the last row.
+    /// Calls `each` with the visible rows of a range, in order; faster than [`VisibleRows::iter`]. The range begins and
+    /// ends at multiples of 64, or after the last row.
     pub fn for_each(&self, range: Range<u32>, mut each: impl FnMut(u32)) {
         for word in range.start / 64..range.end.min(self.rows).div_ceil(64) {
             let mut bits = self.word(word);
@@ -127,7 +127,7 @@ impl VisibleRows {
         }
     }
 
-    /// Returns 64 rows as bits; those behind the end are not visible.
+    /// Returns 64 rows as bits; those past the end are not visible.
     #[inline]
     fn word(&self, word: u32) -> u64 {
         let bits = match &self.chunks[word as usize / WORDS] {
@@ -169,8 +169,8 @@ impl VisibleRows {
         }
     }
 
-    /// Reads the stored form; [`CodecError::Code`] where a chunk is of no known kind. The count is not compared with
-    /// the bits.
+    /// Reads the stored form; [`CodecError::Code`] if a chunk is of no known kind. The count is not compared with the
+    /// bits.
     pub fn read(input: &mut Reader<'_>) -> Result<VisibleRows, CodecError> {
         let number = |value: u64| u32::try_from(value).map_err(|_| CodecError::Number);
         let (rows, count) = (number(input.number()?)?, number(input.number()?)?);

@@ -14,7 +14,7 @@ pub fn current() -> Actor {
     Actor { uid, gid, name: name.into() }
 }
 
-/// Returns what this machine knows of a uid; none where it has no such user.
+/// Returns what this machine knows of a uid; `None` if it has no such user.
 pub fn user(uid: u32) -> Option<User> {
     User::find(&fs::read_to_string("/etc/passwd").ok()?, uid)
 }

@@ -43,12 +43,12 @@ impl EmbedOption {
         Ok(EmbedOption { root, spec })
     }
 
-    /// Returns the name of the root branch that it is for; none for all.
+    /// Returns the name of the root branch that it is for; `None` for all.
     pub fn root(&self) -> Option<&str> {
         self.root.as_deref()
     }
 
-    /// Opens the embedder; a model is read whole. Fails where its folder or its address can't be used, with the hint of
+    /// Opens the embedder; a model is read whole. Fails if its folder or its address can't be used, with the hint of
     /// the embedder.
     pub fn open(&self) -> Result<Box<dyn Embedder>, CommandError> {
         self.spec.open(std::env::var(KEY).ok().as_deref()).map_err(|error| failure(&error, Exit::Failed))

@@ -51,7 +51,7 @@ impl CommandError {
         CommandError::new(Exit::Failed, "file", format!("{} cannot be {what}: {source}", path.display()), hint)
     }
 
-    /// Returns the failure to write standard output; [`Exit::Done`] where its reader has gone.
+    /// Returns the failure to write standard output; [`Exit::Done`] if its reader has gone.
     pub fn output(source: &io::Error) -> CommandError {
         // `engramfs log | head` has got what it wanted when head is gone.
         let exit = if source.kind() == io::ErrorKind::BrokenPipe { Exit::Done } else { Exit::Failed };

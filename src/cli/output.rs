@@ -57,28 +57,28 @@ impl Output {
         self.colour
     }
 
-    /// Writes one line. Fails where standard output can't be written; `Exit::Done` where its reader went away.
+    /// Writes one line. Fails if standard output can't be written; `Exit::Done` if its reader went away.
     pub fn line(&mut self, text: impl Display) -> Result<(), CommandError> {
         writeln!(self.sink, "{text}").map_err(|e| CommandError::output(&e))
     }
 
-    /// Writes text as it is, with a line end where it lacks one. Fails as [`Output::line`] does.
+    /// Writes text as it is, with a line end where it lacks one. Fails like [`Output::line`].
     pub fn text(&mut self, text: &str) -> Result<(), CommandError> {
         self.bytes(text.as_bytes())?;
         if text.is_empty() || text.ends_with('\n') { Ok(()) } else { self.bytes(b"\n") }
     }
 
-    /// Writes bytes as they are. Fails as [`Output::line`] does.
+    /// Writes bytes as they are. Fails like [`Output::line`].
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
         self.sink.write_all(bytes).map_err(|e| CommandError::output(&e))
     }
 
-    /// Writes `value` as one line where programs read, and nothing where people do. Fails as [`Output::line`] does.
+    /// Writes `value` as one line where programs read, and nothing where people do. Fails like [`Output::line`].
     pub fn json_only(&mut self, value: &Value) -> Result<(), CommandError> {
         if self.json { self.line(value) } else { Ok(()) }
     }
 
-    /// Hands on what is buffered. Fails as [`Output::line`] does.
+    /// Hands on what is buffered. Fails like [`Output::line`].
     pub fn flush(&mut self) -> Result<(), CommandError> {
         self.sink.flush().map_err(|e| CommandError::output(&e))
     }

@@ -63,8 +63,8 @@ impl Sandbox {
         Ok(Sandbox { bwrap, directory: directory.to_owned(), user, net })
     }
 
-    /// Returns the command that starts it, with what has to stay open until then. Fails where open files can't be
-    /// listed, or the running program can't be bound into it.
+    /// Returns the command that starts it, with what has to stay open until then. Fails if open files can't be listed,
+    /// or the running program can't be bound into it.
     pub fn command(&self, command: &[OsString]) -> io::Result<(Command, Option<File>)> {
         // A folder that whoever started us has open would lead out of the sandbox.
         close_at_exec()?;

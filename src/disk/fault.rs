@@ -1,6 +1,6 @@
 //! Which call of a disk is to fail, and how.
 
-/// Names what a call does to the disk: a kind of call of which the N-th can be made to fail.
+/// A kind of call of a disk. The N-th call of a kind can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskCall {
     /// `create` and `create_dir`.
@@ -56,7 +56,7 @@ pub struct Fault {
     pub nth: u64,
     /// Which calls count.
     pub kinds: &'static [DiskCall],
-    /// The error that comes back, as an errno such as `libc::EIO`; it is not checked.
+    /// The errno of the error, such as `libc::EIO`; it is not checked.
     pub errno: i32,
     /// Whether the first half of the bytes of a failing write still lands.
     pub short_write: bool,
@@ -71,7 +71,7 @@ impl Fault {
         Self { nth, kinds, errno, short_write: false, sticky: false }
     }
 
-    /// Tells whether the call of that number, from 1, is to fail; 0 as `nth` plans none.
+    /// Returns whether the call with that number, counted from 1, is to fail.
     pub(super) fn hits(&self, call: u64) -> bool {
         self.nth != 0 && (call == self.nth || (self.sticky && call > self.nth))
     }

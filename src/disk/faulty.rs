@@ -83,7 +83,7 @@ impl<D: Disk> FaultyDisk<D> {
         *self.shared.plan() = FaultPlan::default();
     }
 
-    /// Returns how many calls of the planned kinds were made, failed ones included; of any kind without a plan.
+    /// Returns how many calls of the planned kinds were made, failed ones included. Without a plan all calls count.
     pub fn calls(&self) -> u64 {
         self.shared.plan().calls
     }
@@ -94,7 +94,7 @@ impl<D: Disk> FaultyDisk<D> {
 }
 
 impl FaultyDisk<ForgetfulDisk> {
-    /// Wraps `inner` such that a failing file sync also loses the file's unsynced bytes, as on Linux.
+    /// Wraps `inner` so that a failing file sync also loses the file's unsynced bytes, as on Linux.
     ///
     /// They can still be read, a later sync succeeds, and a power cut then shows that they were never written.
     pub fn losing_pages(inner: ForgetfulDisk) -> Self {

@@ -35,14 +35,14 @@ pub struct WrongType {
 pub(super) struct Folder(OwnedFd);
 
 impl Folder {
-    /// Opens the root of a store. It is where the user says, so a symbolic link to it is followed; `NotFound` where
+    /// Opens the root of a store. It is where the user says, so a symbolic link to it is followed; `NotFound` if
     /// nothing is there.
     pub fn open_root(path: &Path) -> io::Result<Folder> {
         Ok(Folder(fs::openat(CWD, path, TRAVERSE_FLAGS.difference(OFlags::NOFOLLOW), Mode::empty())?))
     }
 
-    /// Opens the folder at a path below the root; `""` is the root. `NotFound` where one is missing; a symbolic link or
-    /// a file on the way is a [`WrongType`].
+    /// Opens the folder at a path below the root; `""` is the root. `NotFound` if one is missing; a symbolic link or a
+    /// file on the way is a [`WrongType`].
     pub fn open_at(root: &Path, path: &str) -> io::Result<Folder> {
         // One name after the other, each by the descriptor of the one before: nobody can put a link into a path that
         // was passed.
@@ -53,7 +53,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens the folder that a path lies in; also returns the name in it. Fails as [`Folder::open_at`] does.
+    /// Opens the folder that a path lies in; also returns the name in it. Fails like [`Folder::open_at`].
     pub fn open_parent<'a>(root: &Path, path: &'a str) -> io::Result<(Folder, &'a str)> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         Ok((Folder::open_at(root, folder)?, name))
@@ -94,14 +94,14 @@ impl Folder {
         Ok(self.stat(name)?.0)
     }
 
-    /// Returns the permission bits of what has a name; `""` is the folder itself. `NotFound` where nothing has the
-    /// name. A link is not followed.
+    /// Returns the permission bits of what has a name; `""` is the folder itself. `NotFound` if nothing has the name. A
+    /// link is not followed.
     pub fn mode(&self, name: &str) -> io::Result<u32> {
         if name.is_empty() { Ok(fs::fstat(&self.0)?.st_mode & 0o7777) } else { Ok(self.stat(name)?.1) }
     }
 
-    /// Makes a folder in it, unless it is there. `AlreadyExists` where something else than a folder has the name; it
-    /// wraps a [`WrongType`].
+    /// Makes a folder in it, unless it is there. `AlreadyExists` if something else than a folder has the name; it wraps
+    /// a [`WrongType`].
     pub fn create_folder(&self, name: &str, path: &str) -> io::Result<()> {
         match fs::mkdirat(&self.0, name, Mode::from_raw_mode(FOLDER_MODE)) {
             Err(Errno::EXIST) => match self.file_type(name)? {
@@ -114,12 +114,12 @@ impl Folder {
         }
     }
 
-    /// Moves a name, maybe to another folder. `NotFound` where nothing has the name; what has the new one is replaced.
+    /// Moves a name, maybe to another folder. `NotFound` if nothing has the name; what has the new one is replaced.
     pub fn rename(&self, from: &str, to: &Folder, name: &str) -> io::Result<()> {
         Ok(fs::renameat(&self.0, from, &to.0, name)?)
     }
 
-    /// Removes a name that is not a folder's. `NotFound` where nothing has the name, `IsADirectory` for a folder.
+    /// Removes a name that is not a folder's. `NotFound` if nothing has the name, `IsADirectory` for a folder.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(fs::unlinkat(&self.0, name, AtFlags::empty())?)
     }

@@ -47,7 +47,7 @@ pub enum LockError {
 
 impl Lock {
     /// Locks the file `lock` in the folder `root`, creating it, and writes `holder` into it as its only line.
-    /// [`LockError::Held`] with the other one's line where a process has it, [`LockError::Io`] where the file can't be
+    /// [`LockError::Held`] with the other one's line where a process has it, [`LockError::Io`] if the file can't be
     /// opened, locked or written. A full disk is not an error: the line is empty then.
     pub(super) fn acquire(root: &Path, holder: &str) -> Result<Self, LockError> {
         let path = root.join(NAME);

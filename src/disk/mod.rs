@@ -45,50 +45,51 @@ pub use sigbus::install_sigbus_handler;
 pub trait Disk: Send + Sync + 'static {
     /// Creates an empty file of mode 0600, open for reading and writing.
     ///
-    /// `AlreadyExists` when the name is taken; `NotFound` when the folder is missing.
+    /// `AlreadyExists` if the name is taken; `NotFound` if the folder is missing.
     fn create(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens an existing file for reading only; a folder is `IsADirectory`, and what is not a regular file is refused.
+    /// Opens an existing file for reading only. `NotFound` if there is none, `IsADirectory` for a folder; all but
+    /// regular files are refused.
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens an existing file for reading and writing; what is refused is that of [`Disk::open`].
+    /// Opens an existing file for reading and writing. Fails like [`Disk::open`].
     fn open_write(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
 
     /// Moves a plain file to another name, replacing the file that has it; readers see the old or the new one.
     ///
-    /// Between two folders, sync both. Open handles stay with the file they were opened on. `NotFound` where `from`, or
-    /// the folder of `to`, is missing; `IsADirectory` where `to` is a folder.
+    /// Between two folders, sync both. Open handles stay with the file they were opened on. `NotFound` if `from`, or
+    /// the folder of `to`, is missing; `IsADirectory` if `to` is a folder.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes the name of a plain file; open handles keep reading it. `NotFound` where it is missing, `IsADirectory`
-    /// for a folder.
+    /// Removes the name of a plain file; open handles keep reading it. `NotFound` if it is missing, `IsADirectory` for
+    /// a folder.
     fn remove(&self, path: &str) -> io::Result<()>;
 
     /// Returns the names in a folder, files and folders alike, sorted bytewise.
     ///
-    /// A name that is not UTF-8 comes with replacement characters: it can be reported, not opened. `NotFound` where the
+    /// A name that is not UTF-8 comes with replacement characters: it can be reported, not opened. `NotFound` if the
     /// folder is missing, `NotADirectory` for a file.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
 
     /// Creates a folder of mode 0700, or does nothing when it is there already.
     ///
-    /// `""` makes the root and its missing parents, durably. Else the parent must exist and needs a
-    /// [`Disk::sync_dir`] afterwards. `AlreadyExists` when a file has the name.
+    /// `""` makes the root and its missing parents, durably. Else the parent must exist and needs a [`Disk::sync_dir`]
+    /// afterwards. `AlreadyExists` if a file has the name.
     fn create_dir(&self, path: &str) -> io::Result<()>;
 
-    /// Makes the names in a folder durable: what was created, renamed and removed there. `NotFound` where the folder is
+    /// Makes the names in a folder durable: what was created, renamed and removed there. `NotFound` if the folder is
     /// missing. After any other error it is not known which of them are durable.
     fn sync_dir(&self, path: &str) -> io::Result<()>;
 
-    /// Returns the permission bits (as in `0o600`) of a file or folder. `NotFound` where nothing has the name.
+    /// Returns the permission bits (as in `0o600`) of a file or folder. `NotFound` if nothing has the name.
     fn mode(&self, path: &str) -> io::Result<u32>;
 
-    /// Returns how full the file system below the store is. Fails where the file system does not tell, such as
-    /// `NotFound` before the root is made.
+    /// Returns how full the file system below the store is. Fails if the file system does not tell, such as `NotFound`
+    /// before the root is made.
     fn space(&self) -> io::Result<DiskSpace>;
 }
 
-/// Removes the name of a plain file, if one is there. Fails as [`Disk::remove`] does for all but `NotFound`.
+/// Removes the name of a plain file, if one is there. Fails like [`Disk::remove`] for all but `NotFound`.
 pub fn remove_if_exists(disk: &dyn Disk, path: &str) -> io::Result<()> {
     match disk.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -99,10 +100,10 @@ pub fn remove_if_exists(disk: &dyn Disk, path: &str) -> io::Result<()> {
 /// Reads and writes one open file at offsets given by the caller; it has no position of its own.
 #[expect(clippy::len_without_is_empty, reason = "the length is asked of the disk and can fail")]
 pub trait DiskFile: Send + Sync {
-    /// Returns the length in bytes. Fails where the disk can't be asked.
+    /// Returns the length in bytes. Fails if the disk can't be asked.
     fn len(&self) -> io::Result<u64>;
 
-    /// Fills `buf` from `offset`; `UnexpectedEof` when the file ends before, `buf` is then unspecified.
+    /// Fills `buf` from `offset`; `UnexpectedEof` if the file ends before, `buf` is then unspecified.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Writes all of `buf` at `offset`, retrying interruptions and short writes; a gap reads as zeros.
@@ -114,9 +115,9 @@ pub trait DiskFile: Send + Sync {
     /// only, `FileTooLarge` for more bytes than a file of the disk can have.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Makes an empty file `len` bytes of zeros that have room on the disk; `StorageFull` where there is not so much.
+    /// Makes an empty file `len` bytes of zeros that have room on the disk; `StorageFull` if there is not so much.
     ///
-    /// Where the file system can't set room aside it is filled with bytes that don't compress, [`filler`].
+    /// If the file system can't set room aside it is filled with bytes that don't compress, [`filler`].
     fn allocate(&self, len: u64) -> io::Result<()>;
 
     /// Makes data and length durable (fdatasync), not the file's name: that is [`Disk::sync_dir`].
@@ -126,9 +127,9 @@ pub trait DiskFile: Send + Sync {
 
     /// Maps the whole file for reading; an empty file gives no bytes.
     ///
-    /// For files that no longer change: what a later write shows in the mapping is unspecified, and a file
-    /// cut short under a mapping of [`RealDisk`] ends the process: see [`install_sigbus_handler`]. Fails where the process may
-    /// have no more mappings, or the disk can't be asked.
+    /// For files that no longer change: what a later write shows in the mapping is unspecified, and a file cut short
+    /// under a mapping of [`RealDisk`] ends the process: see [`install_sigbus_handler`]. Fails if the process may have
+    /// no more mappings, or the disk can't be asked.
     fn map(&self) -> io::Result<Mapped>;
 }
 
@@ -138,7 +139,7 @@ impl std::fmt::Debug for dyn DiskFile {
     }
 }
 
-/// Tells how full a file system is; bytes and inodes.
+/// Returns how full a file system is; bytes and inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
     /// Size of the file system in bytes, whether used or not.
@@ -156,8 +157,7 @@ pub struct DiskSpace {
 /// Bytes of a block of [`filler`].
 pub const FILLER_BYTES: usize = 4096;
 
-/// Returns the block of that number of a file that is there to take up room: bytes that no file system can store in
-/// less.
+/// Returns a block of a file that takes up room, by its number: bytes that no file system can compress.
 pub fn filler(number: u64) -> [u8; FILLER_BYTES] {
     let (mut block, mut word) = ([0; FILLER_BYTES], number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     for bytes in block.chunks_exact_mut(8) {

@@ -38,7 +38,7 @@ impl RealDisk {
 
     /// Copies a file that may be growing to the same path on another disk, where it must not exist; returns its bytes.
     /// The length is that of the beginning: what is appended meanwhile is left out. The bytes are durable then, the
-    /// name is not. `AlreadyExists` where it does; after any other error a part of it may be left there.
+    /// name is not. `AlreadyExists` if it does; after any other error a part of it may be left there.
     pub fn copy(&self, path: &str, other: &RealDisk) -> io::Result<u64> {
         let from = self.file(path, OFlags::RDONLY)?;
         // EXCL, so that a copy never writes into a file that somebody has open under that name.

@@ -38,7 +38,7 @@ fn write_stderr(text: &[u8]) {
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
-/// Calls `look` with the path of the file that is mapped at an address; returns false where there is none.
+/// Calls `look` with the path of the file that is mapped at an address; returns false if there is none.
 fn with_mapped_file(address: usize, look: impl Fn(&[u8])) -> bool {
     let (mut line, mut length, mut buffer, mut found) = ([0; LINE_BYTES_MAX], 0, [0; 4096], false);
     // SAFETY: open, read and close are async-signal-safe; the name ends in a NUL, and the buffer is as long as is said.

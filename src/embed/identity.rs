@@ -29,8 +29,7 @@ pub struct EmbedderIdentity {
 }
 
 impl EmbedderIdentity {
-    /// Asks an embedder for the vectors of the probes, and with them for its dimension. Fails as [`Embedder::embed`]
-    /// does.
+    /// Asks an embedder for the vectors of the probes, and with them for its dimension. Fails like [`Embedder::embed`].
     pub fn probe(embedder: &dyn Embedder, limit: Duration) -> Result<EmbedderIdentity, EmbedError> {
         let probes = embedder.embed(TextKind::Document, &PROBES, limit)?;
         let dim = probes.first().map_or(0, Vec::len);
@@ -39,8 +38,8 @@ impl EmbedderIdentity {
     }
 }
 
-/// Tells whether the vectors of the probes are what they were: as many, and each at a cosine of
-/// 0.999 at least, since rounding differs between processors.
+/// Returns whether the vectors of the probes are what they were: as many, and each at a cosine of 0.999 at least, since
+/// rounding differs between processors.
 pub fn vectors_match(before: &[Vec<f32>], now: &[Vec<f32>]) -> bool {
     let cosine = |a: &[f32], b: &[f32]| vector::dot(a, b) / (vector::norm(a) * vector::norm(b));
     let is_near = |(a, b): (&Vec<f32>, &Vec<f32>)| a.len() == b.len() && cosine(a, b) >= COSINE_MIN;

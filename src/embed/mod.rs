@@ -42,10 +42,10 @@ impl TextKind {
 /// Why there are no vectors.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum EmbedError {
-    /// What was given is none of the forms of an embedder.
+    /// The text has none of the forms of an embedder.
     #[error("{0:?} is no embedder")]
     Spec(String),
-    /// A model's folder lacks something, or holds what can't be run here.
+    /// The folder of a model is incomplete, or the model can't be run here.
     #[error("the model in {folder} can't be used: {reason}")]
     Model {
         /// Path of the model's folder, for the message.
@@ -53,13 +53,13 @@ pub enum EmbedError {
         /// What is wrong in it, in words for the message.
         reason: String,
     },
-    /// It did not answer within so many milliseconds.
+    /// It did not answer within this many milliseconds.
     #[error("the embedder did not answer within {0} ms")]
     TimedOut(u64),
     /// It can't be reached, or ended.
     #[error("the embedder does not answer: {0}")]
     Unreachable(String),
-    /// It answered that it will not do this, and would answer the same again; what it said.
+    /// It refused for good, with this message: a repetition would be refused, too.
     #[error("the embedder refused the texts: {0}")]
     Refused(String),
     /// Its answer is not one vector of numbers for each text.
@@ -88,7 +88,7 @@ impl EmbedError {
     }
 }
 
-/// Makes vectors of texts. Equal texts of one kind get the same vector, but for rounding.
+/// Makes vectors of texts. Equal texts of one kind get the same vector, except for rounding.
 pub trait Embedder: Send + Sync {
     /// Returns what people call it; the vectors do not depend on it.
     fn name(&self) -> &str;

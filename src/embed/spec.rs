@@ -8,7 +8,7 @@ use super::model::ModelEmbedder;
 use super::process::ProcessEmbedder;
 use super::{EmbedError, Embedder};
 
-/// Which embedder is meant.
+/// Names an embedder.
 ///
 /// ```
 /// use engramfs::embed::{EmbedError, EmbedderSpec};
@@ -26,7 +26,7 @@ pub enum EmbedderSpec {
     Server {
         /// Base address: requests go to `/embeddings` below it.
         url: String,
-        /// The model that they name.
+        /// Name of the model in requests.
         model: String,
     },
     /// A command that stays and answers lines with lines.
@@ -64,8 +64,8 @@ impl EmbedderSpec {
         Ok(EmbedderSpec::Folder(std::path::absolute(&plain).unwrap_or(plain)))
     }
 
-    /// Opens the embedder. A model is read whole; a server or a command is not asked yet. `key` is what a server is
-    /// told. [`EmbedError::Model`] for a folder that can't be used.
+    /// Opens the embedder. A model is loaded whole; a server or command is not contacted yet. `key` is sent to a
+    /// server. [`EmbedError::Model`] for a folder that can't be used.
     pub fn open(&self, key: Option<&str>) -> Result<Box<dyn Embedder>, EmbedError> {
         Ok(match self {
             EmbedderSpec::Folder(folder) => Box::new(ModelEmbedder::open(folder)?),

@@ -50,7 +50,7 @@ pub(super) enum OperandMatch {
 }
 
 impl<'a> Column<'a> {
-    /// Opens a column of a segment with `rows` rows; nothing where there are no bytes, or wrong ones.
+    /// Opens a column of a segment with `rows` rows; `None` if there are no bytes, or wrong ones.
     pub(super) fn open(bytes: &'a [u8], rows: u32) -> Option<Self> {
         let (values, heavy) = (u32_at(bytes, 0)?, u32_at(bytes, HEAVY_COUNT_AT)? as usize);
         let row_width = u32::from(*bytes.get(ROW_WIDTH_AT)?);

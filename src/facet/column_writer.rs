@@ -28,8 +28,8 @@ pub(super) trait ColumnValue: Sized {
     fn put_block(column: &SortedValues<Self>, block: Range<usize>, out: &mut Vec<u8>);
 }
 
-/// Returns a column of a segment with `rows` rows as bytes; none where there are no values.
-/// `ordered` when ranges of it will be asked for, and each row has one value.
+/// Returns a column of a segment with `rows` rows as bytes; none if there are no values. `ordered` when ranges of it
+/// will be asked for, and each row has one value.
 pub(super) fn encode_column<V: ColumnValue>(column: SortedValues<V>, rows: u32, ordered: bool) -> Vec<u8> {
     if column.values.is_empty() {
         return Vec::new();

@@ -21,7 +21,7 @@ const ELEMENTS_USED: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FacetError {
-    /// The first bytes are not this layout's.
+    /// The bytes do not begin with the mark of an index.
     #[error("the metadata index does not begin with its mark")]
     Magic,
     /// The layout is another version than this program reads.
@@ -40,9 +40,8 @@ pub enum FacetError {
 
 /// The metadata index of one segment, read in place from mapped or owned bytes.
 ///
-/// Opening checks the header alone, at a cost that does not depend on the size. Bytes damaged
-/// behind it make rows missing, never a panic; finding damage is the business of the hashes that
-/// a segment keeps of its blocks.
+/// Opening checks the header alone, at a cost that does not depend on the size. Damage after it makes rows missing, and
+/// is never a panic. Damage is found by the hashes that a segment keeps of its blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Facets<'a> {
     rows: u32,
@@ -55,7 +54,7 @@ pub struct Facets<'a> {
 impl<'a> Facets<'a> {
     /// Opens what [`FacetsWriter::finish`](super::FacetsWriter::finish) gave.
     ///
-    /// [`FacetError::Magic`], [`FacetError::Version`] or [`FacetError::Size`] where it is something else.
+    /// [`FacetError::Magic`], [`FacetError::Version`] or [`FacetError::Size`] if it is something else.
     pub fn open(bytes: &'a [u8]) -> Result<Self, FacetError> {
         let mark = bytes.first_chunk::<{ MAGIC.len() }>().ok_or(FacetError::Magic)?;
         if mark[..7] != MAGIC[..7] {
@@ -67,7 +66,7 @@ impl<'a> Facets<'a> {
         Self::sections(bytes).ok_or(FacetError::Size { bytes: bytes.len() })
     }
 
-    /// Cuts the bytes where the header says; nothing unless they are long enough.
+    /// Cuts the bytes where the header says; `None` unless they are long enough.
     fn sections(bytes: &'a [u8]) -> Option<Self> {
         let (rows, paths) = (u32_at(bytes, ROWS_AT)?, u32_at(bytes, PATHS_AT)? as usize);
         let (_, rest) = bytes.split_at_checked(HEADER_BYTES)?;

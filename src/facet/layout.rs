@@ -136,8 +136,8 @@ pub(super) fn size_at(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u64_at(bytes, at)?).ok()
 }
 
-/// Returns the i-th of several pieces that lie one behind the other; the end of each is at
-/// `field` in its entry of `entry_bytes` bytes.
+/// Returns the i-th of several pieces that lie one after the other; the end of each is at `field` in its entry of
+/// `entry_bytes` bytes.
 pub(super) fn nth_piece<'a>(
     table: &[u8],
     entry_bytes: usize,
@@ -227,7 +227,7 @@ pub(super) fn put_bitmap(out: &mut Vec<u8>, mut bitmap: RoaringBitmap) {
     }
 }
 
-/// Reads a bitmap of rows below `rows`; empty where the bytes are none or not such a bitmap.
+/// Reads a bitmap of rows below `rows`; empty if the bytes are none or not such a bitmap.
 pub(super) fn bitmap(bytes: &[u8], rows: u32) -> RoaringBitmap {
     let read = || RoaringBitmap::deserialize_from(bytes).ok().filter(|bitmap| bitmap.max() < Some(rows));
     if bytes.is_empty() { RoaringBitmap::new() } else { read().unwrap_or_default() }

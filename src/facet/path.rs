@@ -9,8 +9,8 @@ pub(super) const PATH_DOTS_MAX: usize = 15;
 
 /// Returns the value under `path` as a key, or else under the path that its dots spell.
 ///
-/// A key of that very name comes first, in every object on the way; lists are not entered. None where
-/// nothing is there, and for metadata that is no object.
+/// A key of that very name comes first, in every object on the way; lists are not entered. `None` if nothing is there,
+/// and for metadata that is no object.
 pub fn value_at<'a>(metadata: &'a Value, path: &str) -> Option<&'a Value> {
     let object = metadata.as_object()?;
     object.get(path).or_else(|| {
@@ -19,7 +19,7 @@ pub fn value_at<'a>(metadata: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-/// Tells whether a path is short enough to be indexed: 255 bytes and 15 dots at most.
+/// Returns whether a path is short enough to be indexed: 255 bytes and 15 dots at most.
 pub(super) fn is_indexed(path: &str) -> bool {
     path.len() <= PATH_BYTES_MAX && path.bytes().filter(|byte| *byte == b'.').count() <= PATH_DOTS_MAX
 }

@@ -7,7 +7,7 @@ use roaring::RoaringBitmap;
 /// A row is never in both. A row in neither does not match.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowSet {
-    /// Rows that match, whose metadata need not be looked at.
+    /// Rows that match for certain, without a look at their metadata.
     pub certain: RoaringBitmap,
     /// Rows whose metadata must be looked at.
     pub uncertain: RoaringBitmap,
@@ -31,12 +31,12 @@ impl RowSet {
         Self { certain, uncertain: RoaringBitmap::new() }
     }
 
-    /// Returns a set of these rows, each of which is looked at before it counts.
+    /// Returns a set in which each of these rows must still be checked.
     pub fn from_uncertain(uncertain: RoaringBitmap) -> Self {
         Self { certain: RoaringBitmap::new(), uncertain }
     }
 
-    /// Returns every row that can match: a superset of those that do.
+    /// Returns all rows that may match: a superset of those that do.
     pub fn possible(self) -> RoaringBitmap {
         if self.uncertain.is_empty() { self.certain } else { self.certain | self.uncertain }
     }

@@ -11,7 +11,7 @@ pub(super) struct SortedValues<V> {
     pub(super) values: Vec<V>,
     /// Where each value's rows end.
     ends: Vec<usize>,
-    /// The values' rows one behind the other, ascending within a value.
+    /// The values' rows one after the other, ascending within a value.
     rows: Vec<u32>,
 }
 

@@ -63,7 +63,7 @@ impl FacetsWriter {
         self.path = path;
     }
 
-    /// Returns the values of a path; nothing for a new path where there are too many.
+    /// Returns the values of a path; `None` for a new path where there are too many.
     fn path_values_mut(&mut self, path: &str) -> Option<&mut PathValues> {
         let place = match self.paths.get(path) {
             Some(place) => *place,

@@ -80,7 +80,7 @@ impl<'a> AccessCheck<'a> {
             }
     }
 
-    /// Returns whether the reader may reach what is in a directory, by its path.
+    /// Returns whether the reader may reach the entries of a directory by path.
     pub fn may_search(&mut self, directory: u64) -> bool {
         let tree = self.tree;
         // Up to the first that is known, then down again, and not by recursion: nothing limits how deep directories lie.

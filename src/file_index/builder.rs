@@ -45,7 +45,7 @@ impl SegmentBuilder {
 
 /// What [`index_contents`] came to: a content that can't be read keeps no other from being indexed.
 pub struct IndexOutcome {
-    /// Their segment; none where no content could be read.
+    /// Their segment; `None` if no content could be read.
     pub segment: Option<Arc<IndexSegment>>,
     /// Those that could not be read, and why.
     pub failed: Vec<(IndexKey, TreeError)>,
@@ -79,8 +79,8 @@ pub fn index_contents(mut contents: Vec<IndexableContent>, packs: &dyn Packs) ->
     IndexOutcome { segment, failed }
 }
 
-/// Makes one segment of several, without contents that `keep` does not want; none where nothing is left. Words are
-/// taken over as they are indexed, no text is read again. An error of one of them is that of all.
+/// Makes one segment of several, without contents that `keep` does not want; `None` if nothing is left. Words are taken
+/// over as they are indexed, no text is read again. An error of one of them is that of all.
 pub fn merge_segments(
     segments: &[Arc<IndexSegment>],
     keep: impl Fn(&IndexKey) -> bool,

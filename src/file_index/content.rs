@@ -38,7 +38,7 @@ pub struct IndexableContent {
 }
 
 impl IndexableContent {
-    /// Returns the content of a file; nothing for other nodes. One of several names that is Markdown's is enough.
+    /// Returns the content of a file; `None` for other nodes. One of several names that is Markdown's is enough.
     pub fn from_node(node: &FileNode) -> Option<IndexableContent> {
         let content = node.content()?.clone();
         let mut names = node.names().map(|(_, name)| Syntax::from_file_name(name));
@@ -51,8 +51,8 @@ impl IndexableContent {
         self.content.size().min(INDEXED_BYTES_MAX as u64)
     }
 
-    /// Reads the text, its first 4 MiB; nothing where it is none: with a zero byte in its first 64 KiB, or not UTF-8.
-    /// Fails where a chunk can't be read or is not what was written.
+    /// Reads the text, its first 4 MiB; `None` if it is none: with a zero byte in its first 64 KiB, or not UTF-8. Fails
+    /// if a chunk can't be read or is not what was written.
     pub(super) fn text(&self, packs: &dyn Packs) -> Result<Option<String>, TreeError> {
         let mut bytes = self.content.read(0, TEXT_PROBE_BYTES, packs)?;
         if bytes.contains(&0) {

@@ -5,13 +5,13 @@ use crate::object::Hash;
 use crate::segment::{DerivedFiles, SegmentError};
 
 impl IndexSegment {
-    /// Returns of each row by what its vector is found: the hash of the passage as it is embedded.
-    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the columns of locations can't be read or are damaged.
+    /// Returns of each row by what its vector is found: the hash of the passage as it is embedded. [`SegmentError::Io`]
+    /// or [`SegmentError::Damaged`] if the columns of places can't be read or are damaged.
     pub fn vector_keys(&self) -> Result<Vec<Hash>, SegmentError> {
         (0..self.rows()).map(|row| Ok(self.passage_location(row)?.key.vector_key())).collect()
     }
 
-    /// Returns the files of vectors that embedders made for its passages, one of each embedder.
+    /// Returns the files of derived vectors for its passages, one for each embedder.
     pub fn derived(&self) -> &DerivedFiles {
         &self.derived
     }

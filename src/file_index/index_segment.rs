@@ -75,7 +75,7 @@ impl IndexSegment {
         IndexSegment::new(Backing::Memory(sections), contents, rows)
     }
 
-    /// Opens a file; reads and checks its footer, nothing else. `Damaged` where the file of that name is none of these,
+    /// Opens a file; reads and checks its footer, nothing else. `Damaged` if the file with that name is none of these,
     /// or its sections are not of one length.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<Arc<IndexSegment>, SegmentError> {
         let file = Container::open(blobs, name, KIND)?;
@@ -92,7 +92,7 @@ impl IndexSegment {
     }
 
     /// Writes a segment that is in memory to a file and opens that. The vectors of its passages do not go with it.
-    /// Fails where the disk refuses a write, or the file that was written can't be opened.
+    /// Fails if the disk refuses a write, or the file that was written can't be opened.
     pub fn persist(&self, blobs: &BlobStore) -> Result<Arc<IndexSegment>, SegmentError> {
         let mut out = ContainerWriter::new(blobs)?;
         for section in 0..SECTIONS {
@@ -103,7 +103,7 @@ impl IndexSegment {
         IndexSegment::open(blobs, name)
     }
 
-    /// Returns the name of its file; none for a segment that is in memory.
+    /// Returns the name of its file; `None` for a segment that is in memory.
     pub fn name(&self) -> Option<Hash> {
         if let Backing::File(file) = &self.backing { Some(file.name()) } else { None }
     }
@@ -136,22 +136,22 @@ impl IndexSegment {
         self.rows
     }
 
-    /// Returns the key of the n-th content, in ascending order. Fails where it has fewer contents, or the section can't
-    /// be read or is damaged.
+    /// Returns the key of the n-th content, in ascending order. Fails if it has fewer contents, or the section can't be
+    /// read or is damaged.
     pub fn key(&self, n: u32) -> Result<IndexKey, SegmentError> {
         let at = n as usize * IndexKey::BYTES;
         Ok(IndexKey(self.array(KEYS, at).map(Hash)?))
     }
 
-    /// Returns the rows of the n-th content; none for one that is not text. Fails where it has fewer contents, or its
-    /// rows are not in order: the segment counts as broken then.
+    /// Returns the rows of the n-th content; none for one that is not text. Fails if it has fewer contents, or its rows
+    /// are not in order: the segment counts as broken then.
     pub fn content_rows(&self, n: u32) -> Result<Range<u32>, SegmentError> {
         let (start, end) = (self.number(FIRST_ROWS, n as usize)?, self.number(FIRST_ROWS, n as usize + 1)?);
         if start <= end && end <= self.rows { Ok(start..end) } else { Err(self.damaged_section(FIRST_ROWS)) }
     }
 
-    /// Returns the rows of a content, if it has that. None where it has not got it. Fails as [`IndexSegment::key`] and
-    /// [`IndexSegment::content_rows`] do.
+    /// Returns the rows of a content, if it has that. `None` if it does not have it. Fails like [`IndexSegment::key`]
+    /// and [`IndexSegment::content_rows`].
     pub fn find(&self, key: &IndexKey) -> Result<Option<Range<u32>>, SegmentError> {
         let (mut low, mut high) = (0, self.contents);
         while low < high {
@@ -165,8 +165,8 @@ impl IndexSegment {
         Ok(None)
     }
 
-    /// Returns the key of the content that a row is of. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the
-    /// section can't be read or is damaged. A row behind the last gives the last content.
+    /// Returns the key of the content that a row is of. [`SegmentError::Io`] or [`SegmentError::Damaged`] if the
+    /// section can't be read or is damaged. A row after the last gives the last content.
     pub fn row_key(&self, row: u32) -> Result<IndexKey, SegmentError> {
         // The last content that does not begin behind the row; those without rows begin where the next one does.
         let (mut low, mut high) = (0, self.contents);
@@ -178,8 +178,8 @@ impl IndexSegment {
         self.key(n)
     }
 
-    /// Returns where the passage of a row is. Lines count from 1, bytes from the beginning of the file. Fails where it
-    /// has fewer rows, or the section is damaged.
+    /// Returns where the passage of a row is. Lines count from 1, bytes from the beginning of the file. Fails if it has
+    /// fewer rows, or the section is damaged.
     pub fn passage_location(&self, row: u32) -> Result<PassageLocation, SegmentError> {
         let number = |field: usize| self.number(LOCATIONS, row as usize * 3 + field);
         let key = PassageKey(self.array(PASSAGE_KEYS, row as usize * PASSAGE_KEY_BYTES)?);
@@ -187,7 +187,7 @@ impl IndexSegment {
     }
 
     /// Returns the words of the rows. The first call reads and checks them whole. [`SegmentError::Io`] or
-    /// [`SegmentError::Damaged`] where they can't be read or are damaged; the segment counts as broken then.
+    /// [`SegmentError::Damaged`] if they can't be read or are damaged; the segment counts as broken then.
     pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
         Postings::open(self.section(POSTINGS)?).map_err(|_| self.damaged_section(POSTINGS))
     }

@@ -22,8 +22,8 @@ pub enum Syntax {
 }
 
 impl Syntax {
-    /// Returns how a file of that name is cut: as Markdown with the extension `md`, `markdown`, `mdx` or `mkd`, in any
-    /// case.
+    /// Returns how a file with that name is cut: as Markdown with the extension `md`, `markdown`, `mdx` or `mkd`, in
+    /// any case.
     pub fn from_file_name(name: &[u8]) -> Syntax {
         let extension = name.rsplit(|byte| *byte == b'.').next().unwrap_or_default().to_ascii_lowercase();
         let is_markdown = matches!(&*extension, b"md" | b"markdown" | b"mdx" | b"mkd");

@@ -59,9 +59,9 @@ impl TreeReader {
 }
 
 impl VisibleFiles {
-    /// Returns what a caller may read in a branch of `owner`, to whom the root of the tree belongs. It costs what is not
-    /// open to everybody, and nothing for the last 8 who asked. [`SegmentError::Io`] or [`SegmentError::Damaged`] where
-    /// a segment with passages of a file that they may not read can't be read or is damaged.
+    /// Returns what a caller may read. It costs what is not open to everybody, and nothing for the last 8 who asked.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] if a segment with passages of a file that they may not read
+    /// can't be read or is damaged.
     pub fn permitted(
         self: &Arc<VisibleFiles>,
         reader: &Credentials,
@@ -140,8 +140,8 @@ impl PermittedFiles {
         self.permitted.totals
     }
 
-    /// Returns the files that show a passage, in order of their paths. Empty where the caller can reach none of them.
-    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the segment can't be read or is damaged.
+    /// Returns the files that show a passage, in order of their paths. Empty if the caller can reach none of them.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] if the segment can't be read or is damaged.
     pub fn files_with_passage(&self, segment: &IndexSegment, row: u32) -> Result<Vec<FilePath>, SegmentError> {
         let key = segment.row_key(row)?;
         let inodes = self.files.files.get(&key).into_iter().flat_map(Inodes::iter);
@@ -159,10 +159,10 @@ impl PermittedFiles {
         Ok(found)
     }
 
-    /// Reads the text of a passage from a file that shows it, and checks that it is what was indexed. Where it is not,
-    /// the segment is not used any more. It is the file as the index saw it, not as it is by now. At most as many bytes
-    /// are read as the passage has. Fails with [`SegmentError::Damaged`] where the bytes are others, and also where the
-    /// tree has not got that file; with [`SegmentError::Io`] where they can't be read.
+    /// Reads the text of a passage from a file, and checks that it is the indexed one. If it is not, the segment is not
+    /// used any more. The text is that of the indexed file, which may have changed since. Reads no more bytes than the
+    /// passage has. Fails with [`SegmentError::Damaged`] if the bytes are others, and also where the tree does not have
+    /// that file; with [`SegmentError::Io`] if they can't be read.
     pub fn text(
         &self,
         (segment, location): (&IndexSegment, &PassageLocation),

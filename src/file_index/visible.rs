@@ -42,7 +42,7 @@ type HidesPath = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 pub struct HiddenPaths {
     /// Stands for `hides` where rules are compared, since closures can't be.
     pub rules: Arc<str>,
-    /// Whether a path, names joined by `/`, is kept out; none where nothing is.
+    /// Whether a path, names joined by `/`, is kept out; `None` if nothing is.
     pub hides: Option<HidesPath>,
 }
 
@@ -53,7 +53,7 @@ impl HiddenPaths {
     }
 }
 
-/// The files with one content: mostly one, and sometimes as many as there are, such as empty ones.
+/// The files with one content: usually one, but all empty files share one.
 #[derive(Clone)]
 pub(super) enum Inodes {
     /// The one file; no set is made for it.
@@ -63,7 +63,7 @@ pub(super) enum Inodes {
 }
 
 impl Inodes {
-    /// Goes through the inodes, ascending.
+    /// Iterates over the inodes, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         let (one, many) = match self {
             Inodes::One(inode) => (Some(*inode), None),
@@ -94,19 +94,19 @@ impl Inodes {
     }
 }
 
-/// What is visible of one segment, and how often.
+/// The visible rows of one segment, and how many files show each.
 #[derive(Clone)]
 pub struct VisiblePart {
-    /// The segment that the rows are numbers of.
+    /// The segment of the rows.
     pub segment: Arc<IndexSegment>,
     /// Its rows that some file shows.
     pub(super) rows: Arc<RoaringBitmap>,
-    /// Of rows that several files show, how many do.
+    /// The number of files for rows shown by several.
     pub(super) repeated: OrdMap<u32, u32>,
 }
 
 impl VisiblePart {
-    /// Returns how many files show a row; 0 where none does.
+    /// Returns how many files show a row; 0 if none does.
     pub fn file_count(&self, row: u32) -> u32 {
         if !self.rows.contains(row) {
             return 0;
@@ -114,7 +114,7 @@ impl VisiblePart {
         self.repeated.get(&row).copied().unwrap_or(1)
     }
 
-    /// Goes through the rows that some file shows, ascending.
+    /// Iterates over the rows that some file shows, ascending.
     pub fn visible_rows(&self) -> impl Iterator<Item = u32> {
         self.rows.iter()
     }
@@ -124,8 +124,8 @@ impl VisiblePart {
         self.repeated.is_empty() && self.rows.len() == u64::from(self.segment.rows())
     }
 
-    /// Shows rows once more, or once less; the totals follow. [`SegmentError::Io`] or [`SegmentError::Damaged`] where
-    /// the segment's postings can't be read; nothing has changed then.
+    /// Shows rows once more, or once less; the totals follow. [`SegmentError::Io`] or [`SegmentError::Damaged`] if the
+    /// segment's postings can't be read; nothing has changed then.
     pub(super) fn show_rows(
         &mut self,
         rows: Range<u32>,
@@ -189,7 +189,7 @@ impl VisibleFiles {
         }
     }
 
-    /// Returns whether this is what a tree shows by some rules, in a set of segments.
+    /// Returns whether this was made from this tree, these rules and these segments.
     pub fn is_current_for(&self, tree: &Tree, hidden: &HiddenPaths, set: &SegmentSet) -> bool {
         self.version == set.version && self.tree.is_clone_of(tree) && self.hidden.rules == hidden.rules
     }
@@ -238,7 +238,7 @@ impl VisibleFiles {
         (self.keys.len() as u64, self.unindexed.iter().map(files).sum())
     }
 
-    /// Goes through the contents that are not indexed yet, each once, whatever number of files has it.
+    /// Iterates over the contents that are not indexed yet, each once, whatever number of files has it.
     pub fn unindexed(&self) -> impl Iterator<Item = IndexableContent> {
         self.unindexed.iter().filter_map(|key| {
             let inode = self.files.get(key)?.iter().next()?;
@@ -246,7 +246,7 @@ impl VisibleFiles {
         })
     }
 
-    /// Goes through the keys of the contents of all files that are not hidden, indexed or not, ascending.
+    /// Iterates over the keys of the contents of all files that are not hidden, indexed or not, ascending.
     pub fn keys(&self) -> impl Iterator<Item = &IndexKey> {
         self.files.keys()
     }
@@ -384,7 +384,7 @@ impl VisibleFiles {
     }
 }
 
-/// Goes through the paths of a file, each with the directory that it is in.
+/// Iterates over the paths of a file, each with the directory that it is in.
 pub(super) fn paths(tree: &Tree, inode: u64) -> impl Iterator<Item = (u64, Vec<u8>)> {
     let names = tree.node(inode).ok().into_iter().flat_map(|node| node.names());
     names.filter_map(|(directory, name)| {

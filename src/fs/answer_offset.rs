@@ -20,8 +20,8 @@ impl AnswerOffset {
         self.start.take().is_some()
     }
 
-    /// Returns the place in the answer that a read at `offset` means. The first read after a write fixes the offset at which
-    /// the answer begins: its own where it reads on from that write, else 0.
+    /// Returns the place in the answer for a read at `offset`, in bytes. The first read after a write decides where the
+    /// answer begins: at its own offset if it continues after that write, else at 0.
     pub fn position(&mut self, offset: u64) -> u64 {
         let start = match self.start {
             Some(start) if offset >= start => start,

@@ -12,12 +12,12 @@ pub(super) const NOT_CACHED: Duration = Duration::ZERO;
 /// The attributes of a node, as stat(2) shows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attr {
-    /// The number by which the kernel knows the node (`st_ino`), its own as long as it is there. An `inode` is a file's number in
-    /// its tree.
+    /// The inode number (`st_ino`); no other node has it while this one exists. An `inode` is a file's number in its
+    /// tree.
     pub ino: u64,
     /// What it is; outside of `files/` a directory or a regular file.
     pub kind: FileKind,
-    /// Bytes: exact, but for `status`, which is padded, and for what would have to be worked out, where it is 0.
+    /// Bytes: exact, except for `status`, which is padded, and for what would have to be worked out, where it is 0.
     pub size: u64,
     /// Space, in units of 512 bytes.
     pub blocks: u64,
@@ -27,7 +27,7 @@ pub struct Attr {
     pub links: u32,
     /// Owner; of a directory that is always there, who made the branch.
     pub uid: u32,
-    /// Group of that user, or of the file in `files/`.
+    /// Gid: the group of that user, or of the file in `files/`.
     pub gid: u32,
     /// Number of a device, as the kernel gave it.
     pub device: u32,
@@ -103,11 +103,11 @@ pub struct EntryAttr {
 /// What setattr(2)-like calls ask for.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct AttrChanges {
-    /// Permission bits to set; like all fields, nothing where the caller leaves it.
+    /// Permission bits to set; like all fields, `None` if the caller leaves it.
     pub mode: Option<u32>,
-    /// Owner to set; a branch's is set by root alone.
+    /// Uid of the new owner; only root may set that of a branch.
     pub uid: Option<u32>,
-    /// Group to set; a branch's group is always its owner's.
+    /// Gid of the new group; a branch always has its owner's group.
     pub gid: Option<u32>,
     /// Length in bytes to set.
     pub size: Option<u64>,
@@ -118,7 +118,7 @@ pub struct AttrChanges {
 }
 
 impl AttrChanges {
-    /// Tells whether no field is given, so that nothing is to be changed.
+    /// Returns whether no field is given, so that nothing is to be changed.
     pub(super) fn is_empty(&self) -> bool {
         let rights = self.mode.or(self.uid).or(self.gid).is_some();
         !rights && self.size.is_none() && self.accessed.or(self.modified).is_none()
@@ -139,12 +139,12 @@ pub enum TimeSet {
 /// Room on the store's device, in bytes, and inodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatFs {
-    /// All of the disk; of `scratch/` what it may hold.
+    /// Size of the disk in bytes; for `scratch/` its limit.
     pub total_bytes: u64,
-    /// What nobody uses, also what is reserved for root.
+    /// Unused bytes, including those reserved for root.
     pub free_bytes: u64,
-    /// What an unprivileged user may still use.
+    /// Bytes that an unprivileged user may still use.
     pub available_bytes: u64,
-    /// Inodes of the view's `files/` or `scratch/`; 0 where there is no such view.
+    /// Inodes of the view's `files/` or `scratch/`; 0 if there is no such view.
     pub inodes: u64,
 }

@@ -19,9 +19,9 @@ pub(super) fn with_line_end(value: &str) -> String {
     if value.is_empty() { String::new() } else { format!("{value}\n") }
 }
 
-/// A setting opened for writing. Each write sets what the handle wrote so far, so that a bad value fails in the write. What has
-/// several lines may come line by line: it is set as a whole by a commit, and not at all where one of them is bad: the lines behind that
-/// would be another value.
+/// A setting opened for writing. Each write sets the setting to all that the handle has written so far, so that a bad
+/// value fails the write. What has several lines may come line by line: it is set as a whole by a commit, and not at
+/// all where one of them is bad: the lines behind that would be another value.
 pub(super) struct SettingFile {
     context: OpenContext,
     setting: Setting,
@@ -45,8 +45,8 @@ enum CommitState {
 }
 
 impl SettingFile {
-    /// A write at 0 begins a value again, appending goes on from the present one. EROFS where nothing can be changed,
-    /// ESTALE where the branch has gone.
+    /// A write at 0 begins a value again, appending goes on from the present one. EROFS if nothing can be changed,
+    /// ESTALE if the branch has gone.
     pub fn open(context: OpenContext, setting: Setting, append: bool) -> Result<SettingFile, Failure> {
         context.check_writable()?;
         let value = with_line_end(&context.memory().setting(&context.view, setting)?);

@@ -23,7 +23,7 @@ impl CountedBuffer {
         CountedBuffer { bytes: Vec::new(), reservation: budget.empty_reservation(uid) }
     }
 
-    /// Takes bytes over that were made already. EDQUOT or ENOSPC where they are too many.
+    /// Takes bytes over that were made already. EDQUOT or ENOSPC if they are too many.
     pub fn from_bytes(budget: &Arc<MemoryBudget>, uid: u32, bytes: Vec<u8>) -> Result<CountedBuffer, Failure> {
         let reservation = budget.reserve(uid, bytes.capacity() as u64).map_err(Error::from)?;
         Ok(CountedBuffer { bytes, reservation })

@@ -25,9 +25,9 @@ pub(super) struct ListName {
 /// One open directory: some names held here, then the records of a snapshot or the files of a
 /// tree, page by page.
 ///
-/// The cookie of a name is its place in the listing, which stays as it was at open. So telldir(3),
-/// seekdir(3) and rewinddir(3) work whatever happens meanwhile, and a listing of any length takes
-/// the same memory but for one id a page.
+/// The cookie of a name is its place in the listing, which stays as it was at open. So telldir(3), seekdir(3) and
+/// rewinddir(3) work whatever happens meanwhile, and a listing of any length takes the same memory except for one id a
+/// page.
 pub(super) struct Listing {
     names: Vec<ListName>,
     more: ListingTail,
@@ -89,13 +89,13 @@ impl Listing {
         Listing { names, more }
     }
 
-    /// Begins again: files are listed as they are now, all else as at open. Fails as `FileNames::rewind` does.
+    /// Begins again: files are listed as they are now, all else as at open. Fails like `FileNames::rewind`.
     pub fn rewind(&mut self) -> Result<(), Failure> {
         if let ListingTail::Files(files) = &mut self.more { files.rewind() } else { Ok(()) }
     }
 
-    /// Returns the entry at `cookie`, counted from 0; nothing behind the end. EIO where the id of a record can't be
-    /// read, ESTALE where the folder that is listed was removed.
+    /// Returns the entry at `cookie`, counted from 0; nothing past the end. EIO if the id of a record can't be read,
+    /// ESTALE if the folder that is listed was removed.
     pub fn item(&mut self, cookie: u64) -> Result<Option<ListItem<'_>>, Failure> {
         let index = usize::try_from(cookie).unwrap_or(usize::MAX);
         if let Some(found) = self.names.get(index) {

@@ -1,4 +1,4 @@
-//! What became of branches that are gone, for who still holds something of them.
+//! What became of branches that are gone, for whoever still holds something of them.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl EndedBranches {
         is_new.then(|| (branch_end.refusal.clone(), branch_end.parent))
     }
 
-    /// Returns the parent of a branch that is gone; none for a root branch, and for one whose end is not remembered.
+    /// Returns the parent of a branch that is gone; `None` for a root branch, and for one whose end is not remembered.
     pub fn parent(&self, branch: BranchId) -> Option<BranchId> {
         self.branches.lock().iter().find(|branch_end| branch_end.branch == branch)?.parent
     }

@@ -35,9 +35,9 @@ errnos! {
 }
 
 impl Errno {
-    /// Returns what happened and what to do next, for who asked on a handle: `ctl` or a file that answers. Most requests there are
-    /// refused for a reason of their own, which says more; these come from the branch's files, from memory, or from a branch that
-    /// has ended.
+    /// Returns what happened and what to do next, for whoever asked on a handle: `ctl` or a file that answers. Most
+    /// requests there are refused for a reason of their own, which says more; these come from the branch's files, from
+    /// memory, or from a branch that has ended.
     fn message_and_hint(self) -> (&'static str, &'static str) {
         match self {
             Errno::ESTALE => (
@@ -119,7 +119,7 @@ impl Failure {
         self.errno() == Errno::EAGAIN
     }
 
-    /// Returns the refusal as a line of JSON, for who asked on a handle.
+    /// Returns the refusal as a line of JSON, for whoever asked on a handle.
     pub fn to_line(&self) -> String {
         let errno = self.errno().name();
         let (code, message, hint) = match self {

@@ -34,7 +34,7 @@ struct ErrorLine {
     text: String,
 }
 
-/// Who reads `errors`, on which depends what it shows.
+/// Who reads `errors`; it shows each reader other lines.
 #[derive(Clone, Copy)]
 pub(super) enum ErrorReader {
     /// The branch's owner, and root.
@@ -72,7 +72,7 @@ impl ErrorLog {
         seen.flat_map(|line| line.text.bytes()).collect()
     }
 
-    /// Returns the newest line that somebody sees; none where they see none.
+    /// Returns the newest line that a reader may see; `None` if there is none.
     pub fn last(&self, reader: ErrorReader) -> Option<Value> {
         let ring = self.ring.lock();
         let line = ring.lines.iter().rev().find(|line| reader.sees(line))?;

@@ -15,18 +15,18 @@ use crate::sync::Mutex;
 
 /// What an open file does. What a kind of file has no use for stays at its default.
 pub(super) trait File: Send + Sync {
-    /// Returns up to `size` bytes from `offset`; fewer only at the end. Fails where the bytes can't be read, and as
+    /// Returns up to `size` bytes from `offset`; fewer only at the end. Fails if the bytes can't be read, and as
     /// [`File::commit`] does where what was written before is done first.
     fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Failure>;
 
-    /// Takes bytes, and returns how many. EBADF for what is only read, EROFS where nothing may change; else refused
-    /// where the bytes are not those of such a file, or too many.
+    /// Takes bytes, and returns how many. EBADF for what is only read, EROFS if nothing may change; else refused where
+    /// the bytes are not those of such a file, or too many.
     fn write(&self, _offset: u64, _data: &[u8]) -> Result<usize, Failure> {
         Err(Errno::EBADF.into())
     }
 
-    /// Sets the length, as this handle sees it. Files that take lines or values have none to set. EFBIG where such a
-    /// file can't be so long.
+    /// Sets the length, as this handle sees it. Files that take lines or values have none to set. EFBIG if such a file
+    /// can't be so long.
     fn truncate(&self, _length: u64) -> Result<(), Failure> {
         Ok(())
     }
@@ -37,30 +37,29 @@ pub(super) trait File: Send + Sync {
         Ok(())
     }
 
-    /// Tells whether the kernel may keep its pages in the cache: it sees their changes, or is told of
-    /// them.
+    /// Returns whether the kernel may keep its pages in the cache: it sees their changes, or is told of them.
     fn keeps_page_cache(&self) -> bool {
         false
     }
 
-    /// Tells whether writes may bypass the page cache: the handle writes a file whole, and nobody had the file mapped for
-    /// writing when it was opened.
+    /// Returns whether writes may bypass the page cache: the handle writes a file whole, and nobody had the file mapped
+    /// for writing when it was opened.
     fn writes_directly(&self) -> bool {
         false
     }
 
-    /// Takes setuid and setgid away, since somebody writes who may not keep them. Fails as a change of attributes does;
-    /// by default there are none to take away.
+    /// Takes setuid and setgid away, since somebody writes who may not keep them. Fails like a change of attributes; by
+    /// default there are none to take away.
     fn drop_rights(&self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Tells whether bytes were written that no commit took yet.
+    /// Returns whether bytes were written that no commit took yet.
     fn is_pending(&self) -> bool {
         false
     }
 
-    /// Tells whether its operations may take more than a moment.
+    /// Returns whether its operations may take more than a moment.
     fn takes_long(&self) -> bool {
         false
     }
@@ -70,12 +69,12 @@ pub(super) trait File: Send + Sync {
         None
     }
 
-    /// Tells whether a read would find something, for poll(2).
+    /// Returns whether a read would find something, for poll(2).
     fn is_readable(&self) -> bool {
         true
     }
 
-    /// Tells whether it shows more than there was at its open.
+    /// Returns whether it shows more than there was at its open.
     fn is_live(&self) -> bool {
         false
     }
@@ -85,8 +84,7 @@ pub(super) trait File: Send + Sync {
         None
     }
 
-    /// Tells whether reading goes on when the branch is gone: a verb that ends its branch still has
-    /// an outcome.
+    /// Returns whether reading goes on when the branch is gone: a verb that ends its branch still has an outcome.
     fn outlives_branch(&self) -> bool {
         false
     }
@@ -96,13 +94,13 @@ pub(super) trait File: Send + Sync {
 pub(super) struct Handle {
     /// What was opened.
     pub node: FsNode,
-    /// The number under which the kernel knows the node; 0 where nobody will ask.
+    /// The number under which the kernel knows the node; 0 if nobody will ask.
     pub number: u64,
     /// The path in `errors`; empty in `files/`, where it may change.
     pub path: String,
-    /// Who opened it: what is done through it is done in their name.
+    /// Who opened it; operations on the handle act in their name.
     pub caller: Caller,
-    /// Nothing for the mount's own directory, and in `files/`, where the tree says what is gone.
+    /// `None` for the mount's own directory, and in `files/`, where the tree says what is gone.
     pub context: Option<OpenContext>,
     /// What reads, writes or listings go to.
     pub open: Open,
@@ -133,13 +131,13 @@ impl Handle {
         }
     }
 
-    /// Returns the state of the branch whose changes it shows; none where it belongs to no branch.
+    /// Returns the state of the branch whose changes it shows; `None` if it belongs to no branch.
     pub fn waits_on(&self) -> Option<&Arc<MountBranchState>> {
         let other = self.file().ok().and_then(File::waits_on);
         other.or_else(|| self.context.as_ref().map(|context| &context.state))
     }
 
-    /// Returns ESTALE when the branch of the node was merged or discarded.
+    /// Returns ESTALE if the branch of the node was merged or discarded.
     pub fn check_alive(&self) -> Result<(), Failure> {
         self.context.as_ref().map_or(Ok(()), OpenContext::check_alive)
     }
@@ -153,19 +151,19 @@ pub(super) struct HandleTable {
 }
 
 impl HandleTable {
-    /// Takes a handle in and returns its number, which is never 0 and never given again.
+    /// Stores a handle and returns its number, which is never 0 and never reused.
     pub fn add(&self, handle: Handle) -> u64 {
         let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         self.handles.lock().insert(number, Arc::new(handle));
         number
     }
 
-    /// Returns a handle; EBADF where it is closed or never was.
+    /// Returns a handle; EBADF if it is closed or never was.
     pub fn get(&self, number: u64) -> Result<Arc<Handle>, Errno> {
         self.handles.lock().get(&number).cloned().ok_or(Errno::EBADF)
     }
 
-    /// Takes a handle out; none where it is closed or never was. It lives on for operations that have it.
+    /// Removes a handle; `None` if there is none with that number. Running operations keep it alive.
     pub fn remove(&self, number: u64) -> Option<Arc<Handle>> {
         self.handles.lock().remove(&number)
     }
@@ -175,7 +173,7 @@ impl HandleTable {
         self.handles.lock().values().find(|handle| handle.node == *node).cloned()
     }
 
-    /// Tells whether some handle in the branch holds written bytes that are not committed.
+    /// Returns whether some handle in the branch holds written bytes that are not committed.
     pub fn is_pending(&self, branch: BranchId) -> bool {
         // Cloned, since a file that is asked may take its own lock, which comes before this one.
         let handles: Vec<_> = self.handles.lock().values().cloned().collect();

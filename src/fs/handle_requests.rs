@@ -12,8 +12,8 @@ use super::mount_context::OpenContext;
 use crate::memory::FileKind;
 
 impl Filesystem {
-    /// Tells whether reading, writing or closing an open file may take more than a moment: queries,
-    /// verbs and bulk writes do.
+    /// Returns whether reading, writing or closing an open file may take more than a moment: queries, verbs and bulk
+    /// writes do.
     pub fn takes_long(&self, handle: u64) -> bool {
         self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::takes_long))
     }
@@ -43,18 +43,20 @@ impl Filesystem {
         Ok(u32::try_from(taken).unwrap_or(u32::MAX))
     }
 
-    /// Tells whether the kernel may keep the pages of an open file in its cache: those of `files/` and `scratch/` alone.
+    /// Returns whether the kernel may keep the pages of an open file in its cache: those of `files/` and `scratch/`
+    /// alone.
     pub fn keeps_page_cache(&self, handle: u64) -> bool {
         self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::keeps_page_cache))
     }
 
-    /// Tells whether writes of a handle may bypass the page cache: it writes a file whole, and nobody has that mapped.
+    /// Returns whether writes of a handle may bypass the page cache: it writes a file whole, and nobody has that
+    /// mapped.
     pub fn writes_directly(&self, handle: u64) -> bool {
         self.handles.get(handle).is_ok_and(|handle| handle.file().is_ok_and(File::writes_directly))
     }
 
-    /// Takes setuid away from an open file, and setgid where the group may run it (else setgid gives no right): before a
-    /// write by somebody who may not keep them. EBADF where the handle is closed, ESTALE where the file has gone.
+    /// Takes setuid away from an open file, and setgid where the group may run it (else setgid gives no right): before
+    /// a write by somebody who may not keep them. EBADF if the handle is closed, ESTALE if the file has gone.
     pub fn drop_rights(&self, handle: u64) -> Result<(), Errno> {
         self.on_handle(handle, |_, file| file.drop_rights())
     }
@@ -67,9 +69,9 @@ impl Filesystem {
         self.on_handle(handle, |_, file| file.commit())
     }
 
-    /// Commits as [`Filesystem::flush`] does, and makes all that was acknowledged in the store
-    /// durable. Fails as that does, and with EIO or ENOSPC where the disk does not take it; then nothing can be written
-    /// any more.
+    /// Commits as [`Filesystem::flush`] does, and makes all that was acknowledged in the store durable. Fails like
+    /// [`Filesystem::flush`], and with EIO or ENOSPC if the disk does not take it; then nothing can be written any
+    /// more.
     pub fn fsync(&self, handle: u64) -> Result<(), Errno> {
         self.on_handle(handle, |open, file| {
             file.commit()?;
@@ -88,8 +90,8 @@ impl Filesystem {
         }
     }
 
-    /// Tells whether a read would find something; true of what has ended, so that nobody waits for it. `waker` is
-    /// called once when that may have changed, on a thread of its own. EBADF where the handle is closed.
+    /// Returns whether a read would find something; true once it has ended, so that nobody waits. `waker` is called
+    /// once when that may have changed, on a thread of its own. EBADF if the handle is closed.
     pub fn poll(&self, handle: u64, waker: Option<WakeCall>) -> Result<bool, Errno> {
         let open = self.handles.get(handle)?;
         // First the waker, then the look: what happens between them is seen.
@@ -102,7 +104,7 @@ impl Filesystem {
 
     /// Gives the names from the cookie `offset` on to `sink`, until it returns true for "full".
     ///
-    /// `sink` takes a node number, the cookie of the next name, what it is, and the name. Fails where what the handle
+    /// `sink` takes a node number, the cookie of the next name, what it is, and the name. Fails if what the handle
     /// shows has gone.
     pub fn readdir(
         &self,
@@ -115,9 +117,8 @@ impl Filesystem {
         self.audit_handle(&handle, read)
     }
 
-    /// The same with the attributes of each entry, and a look-up is counted for each but `.`
-    /// and `..`. Attributes that are not at hand are left out: the kernel asks for them when they
-    /// are needed. Fails as [`Filesystem::readdir`] does.
+    /// The same with the attributes of each entry, and a look-up is counted for each but `.` and `..`. Attributes that
+    /// are not at hand are left out: the kernel asks for them when they are needed. Fails like [`Filesystem::readdir`].
     pub fn readdirplus(
         &self,
         handle: u64,
@@ -130,8 +131,8 @@ impl Filesystem {
         self.audit_handle(&handle, read)
     }
 
-    /// Makes all that was acknowledged in the store durable, on behalf of a directory. Where the flush fails nothing
-    /// can be written any more.
+    /// Makes all that was acknowledged in the store durable, on behalf of a directory. If the flush fails nothing can
+    /// be written any more.
     pub fn fsyncdir(&self, handle: u64) -> Result<(), Errno> {
         let handle = self.handles.get(handle)?;
         self.audit_handle(&handle, self.operations(&handle.node).sync())
@@ -145,9 +146,9 @@ impl Filesystem {
         self.audit_node(open.caller, &open.node, done)
     }
 
-    /// Copies a range, each given by handle and offset, from file to file of one `files/`, sharing what is whole, and returns how many
-    /// bytes that were: fewer at the end, and where nothing can be shared. EXDEV from one `files/` to another, EOPNOTSUPP for what is
-    /// no file there: the caller then reads and writes.
+    /// Copies a range of bytes between two files of one `files/`, each given by handle and offset; whole chunks are
+    /// shared. Returns how many bytes were copied: fewer at the end, and if nothing can be shared. EXDEV from one
+    /// `files/` to another, EOPNOTSUPP for what is no file there: the caller then reads and writes.
     pub fn copy_range(&self, from: (u64, u64), to: (u64, u64), length: u64) -> Result<u32, Errno> {
         let (source, target) = (self.handles.get(from.0)?, self.handles.get(to.0)?);
         let operations = self.operations(&target.node);

@@ -19,7 +19,7 @@ const BYTES_MAX: usize = 64 << 20;
 /// What an answer counts beside its bytes.
 const ANSWER_BYTES: usize = 512;
 
-/// A file that answers what is written to it.
+/// A file that is written to and read for the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum AnsweringFile {
     Query,
@@ -47,14 +47,14 @@ struct AnswerStore {
 }
 
 struct StoredAnswer {
-    /// Nothing where it was too long to be kept.
+    /// `None` if it was too long to be kept.
     answer: Option<QueuedAnswer>,
     weight_bytes: usize,
     serial: u64,
 }
 
 impl LastAnswers {
-    /// Notes the last answer that `uid` got from a control file. Of one of more than 8 MiB it notes only that it was too
+    /// Notes the last answer that `uid` got from a control file. Of an answer over 8 MiB it keeps only that it was too
     /// long.
     pub fn insert(&self, view: &View, file: AnsweringFile, uid: u32, answer: &QueuedAnswer) {
         let length = answer.lock().len();
@@ -64,7 +64,7 @@ impl LastAnswers {
         drop(dropped);
     }
 
-    /// Returns a copy of the last answer that `uid` got, empty when there is none; EFBIG where it was too long.
+    /// Returns a copy of the last answer to the user `uid`, empty if there is none. EFBIG if it was over 8 MiB.
     pub fn get(&self, view: &View, file: AnsweringFile, uid: u32) -> Result<Vec<u8>, Failure> {
         let answer = match self.0.lock().answers.get(&(view.clone(), file, uid)) {
             None => return Ok(Vec::new()),
@@ -75,7 +75,7 @@ impl LastAnswers {
         Ok(bytes)
     }
 
-    /// Forgets all answers, as after a purge: any of them may quote what went.
+    /// Forgets all answers, as any may quote purged items.
     pub fn forget_all(&self) {
         drop(std::mem::take(&mut *self.0.lock()));
     }

@@ -25,14 +25,14 @@ pub(super) trait LineProtocol: Send + Sync {
     /// The name under which the last answer is kept for handles that ask nothing.
     const FILE: AnsweringFile;
 
-    /// Understands a line, without its end; does nothing yet. EINVAL where it is no such request.
+    /// Understands a line, without its end; does nothing yet. EINVAL if it is no such request.
     fn parse(&self, line: &str) -> Result<Self::Request, Failure>;
 
     /// Does what the line asks, and returns the lines of the answer. `number` counts the handle's
     /// requests from 0. Fails with the refusal of the request.
     fn perform(&self, context: &OpenContext, request: &Self::Request, number: usize) -> Result<String, Failure>;
 
-    /// Tells whether a request has changed something once it is done; it has not by default. Such a request is not
+    /// Returns whether a request has changed something once it is done; it has not by default. Such a request is not
     /// refused where its answer finds no room: who repeats it would do it twice.
     fn changes(&self, _request: &Self::Request) -> bool {
         false
@@ -310,8 +310,7 @@ fn new_answer(context: &OpenContext) -> QueuedAnswer {
     Arc::new(Mutex::new(context.buffer()))
 }
 
-/// Returns the complete lines of `data`, each with the place in `data` behind its end; the first
-/// one begins with `tail`.
+/// Returns the complete lines of `data`, each with the place in `data` past its end; the first one begins with `tail`.
 fn split(tail: &[u8], data: &[u8]) -> Vec<(Vec<u8>, usize)> {
     let mut lines: Vec<(Vec<u8>, usize)> = Vec::new();
     for (end, _) in data.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {

@@ -19,8 +19,8 @@ pub(super) type EntrySink<'a> = &'a mut dyn FnMut(&EntryAttr, u64, &OsStr) -> bo
 const DOTS: u64 = 2;
 
 impl Filesystem {
-    /// Gives names to `sink`, as long as `file_kind` says what they are; what is gone is passed over. Fails where an
-    /// entry of the directory can't be read; names before it were given.
+    /// Gives names to `sink`, as long as `file_kind` says what they are; what is gone is passed over. Fails if an entry
+    /// of the directory can't be read; names before it were given.
     pub(super) fn emit_names(
         &self,
         handle: &Handle,
@@ -34,7 +34,7 @@ impl Filesystem {
     }
 
     /// Gives entries to `sink`. `entry_of` counts a look-up, and knows nothing of what is gone, which is passed over.
-    /// Fails as `Listing::item` does; entries before that were given.
+    /// Fails like `Listing::item`; entries before that were given.
     pub(super) fn emit_entries(
         &self,
         handle: &Handle,
@@ -61,7 +61,7 @@ impl Filesystem {
     }
 }
 
-/// Goes through the names from a cookie on, until `visit` returns true for "full".
+/// Iterates over the names from a cookie on, until `visit` returns true for "full".
 fn for_each_name(
     handle: &Handle,
     offset: u64,

@@ -17,9 +17,9 @@
 //!
 //! Beside what a request says for itself: EBADF for a handle that is closed, EISDIR and ENOTDIR for one of the other
 //! kind, ESTALE for a node that is not known and for what was in a branch that has ended, EROFS for a change of a
-//! checkpoint, of a proposal, of an earlier state and in a mount that is read-only, EACCES for who may not enter the
-//! branch any more, EAGAIN for what has to be done again on a thread that may wait. The rest follows from the kind of
-//! the memory's error, by the table in `errno.rs`.
+//! checkpoint, of a proposal, of an earlier state and in a mount that is read-only, EACCES for whoever may not enter
+//! the branch any more, EAGAIN for what has to be done again on a thread that may wait. The rest follows from the kind
+//! of the memory's error, by the table in `errno.rs`.
 
 mod answer_offset;
 mod attr;
@@ -154,7 +154,7 @@ impl Filesystem {
         }
     }
 
-    /// Tells what was lost with earlier mounts, once, in `errors` of the branches that are still there.
+    /// Returns what was lost with earlier mounts, once, in `errors` of the branches that are still there.
     fn report_lost(&self) {
         let lost = self.mount.memory.take_lost_temporaries().unwrap_or_else(|error| {
             log::warn!("{error}; {}", error.hint());

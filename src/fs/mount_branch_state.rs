@@ -38,7 +38,7 @@ impl MountBranchState {
         self.wake_calls.lock().drain().map(|(_, call)| call).collect()
     }
 
-    /// Tells whether the branch was merged or discarded; it stays so for ever.
+    /// Returns whether the branch was merged or discarded; it stays so for ever.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
     }

@@ -20,11 +20,11 @@ use crate::sync::Mutex;
 /// Who calls, as the kernel says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller {
-    /// Effective user, by whom rights and shares of memory go.
+    /// Effective uid; it decides rights and the share of memory.
     pub uid: u32,
-    /// Effective group; supplementary groups are unknown.
+    /// Effective gid; supplementary groups are unknown.
     pub gid: u32,
-    /// The process, or the thread of one; 0 where none is known.
+    /// The process, or the thread of one; 0 if none is known.
     pub pid: u32,
 }
 
@@ -76,7 +76,7 @@ impl MountContext {
         self.options.branch
     }
 
-    /// Returns EROFS where nothing may change: in a read-only mount, or while the store takes no writes.
+    /// Returns EROFS if nothing may change: in a read-only mount, or while the store takes no writes.
     pub fn check_writable(&self) -> Result<(), Failure> {
         self.check_not_read_only()?;
         if !self.memory.is_read_only() {
@@ -93,14 +93,14 @@ impl MountContext {
         Err(AccessRefusal::ReadOnlyMount.into())
     }
 
-    /// Makes all that was acknowledged durable; where this mount changes nothing there is nothing
-    /// to do. Where the flush fails nothing can be written any more.
+    /// Makes all that was acknowledged durable; where this mount changes nothing there is nothing to do. If the flush
+    /// fails nothing can be written any more.
     pub fn sync(&self) -> Result<(), Failure> {
         if self.options.read_only { Ok(()) } else { Ok(self.memory.sync()?) }
     }
 
-    /// Returns the room on the store's device, and how many inodes the files of a branch or checkpoint have. No
-    /// inodes are counted for a view that is not there. EIO where the disk can't be asked.
+    /// Returns the room on the store's device, and how many inodes the files of a branch or checkpoint have. No inodes
+    /// are counted for a view that is not there. EIO if the disk can't be asked.
     pub fn store_statfs(&self, view: Option<View>) -> Result<StatFs, Failure> {
         let space = self.memory.disk_space().map_err(|error| Errno::from(error.kind()))?;
         let totals = view.and_then(|view| self.memory.files(&view).ok()).map(|files| files.totals());
@@ -118,7 +118,7 @@ impl MountContext {
         Actor { uid: caller.uid, gid: caller.gid, name: self.user(caller.uid).name.into() }
     }
 
-    /// Returns a caller as one who reads files: with all groups, as far as they can be known.
+    /// Returns the credentials of a caller for reading files, with all groups that can be found.
     pub fn credentials(&self, caller: Caller) -> Credentials {
         let supplementary = (self.options.groups)(caller.pid);
         let knows_all_groups = supplementary.is_some();
@@ -137,7 +137,7 @@ impl MountContext {
         user
     }
 
-    /// Returns the context of a handle on a view; ESTALE where its branch is gone.
+    /// Returns the context of a handle on a view; ESTALE if its branch is gone.
     pub fn open_context(self: &Arc<MountContext>, view: &View, caller: Caller) -> Result<OpenContext, Failure> {
         self.memory.info(view.branch())?;
         let state = self.states.get_or_insert(view.branch());
@@ -195,7 +195,7 @@ impl MountContext {
         }
     }
 
-    /// Tells whether the branch, the checkpoint or the session of some files is there still.
+    /// Returns whether the branch, the checkpoint or the session of some files is there still.
     fn tree_exists(&self, tree_id: &FileTreeId) -> bool {
         match &tree_id.view {
             View::Checkpoint(branch, label) => {
@@ -235,7 +235,7 @@ impl OpenContext {
         self.view.branch()
     }
 
-    /// Returns the caller as one who reads files.
+    /// Returns the credentials of the caller for reading files.
     pub fn credentials(&self) -> Credentials {
         self.mount.credentials(self.caller)
     }
@@ -245,7 +245,7 @@ impl OpenContext {
         CountedBuffer::new(self.memory().budget(), self.caller.uid)
     }
 
-    /// Counts bytes that were made for the caller. EDQUOT or ENOSPC where they are too many.
+    /// Counts bytes that were made for the caller. EDQUOT or ENOSPC if they are too many.
     pub fn count_buffer(&self, bytes: Vec<u8>) -> Result<CountedBuffer, Failure> {
         CountedBuffer::from_bytes(self.memory().budget(), self.caller.uid, bytes)
     }
@@ -255,12 +255,12 @@ impl OpenContext {
         self.mount.actor(self.caller)
     }
 
-    /// Returns ESTALE when the branch was merged or discarded.
+    /// Returns ESTALE if the branch was merged or discarded.
     pub fn check_alive(&self) -> Result<(), Failure> {
         if self.state.is_gone() { Err(Errno::ESTALE.into()) } else { Ok(()) }
     }
 
-    /// Returns EROFS where nothing may change, ESTALE where nothing is left to change.
+    /// Returns EROFS if nothing may change, ESTALE if nothing is left to change.
     pub fn check_writable(&self) -> Result<(), Failure> {
         self.check_alive()?;
         check_changeable(&self.view)?;

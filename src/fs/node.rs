@@ -106,7 +106,7 @@ impl SharedNode {
         LOG_FILES.into_iter()
     }
 
-    /// Tells whether it holds names; everything else in `shared/` is a file.
+    /// Returns whether it holds names; everything else in `shared/` is a file.
     pub fn is_directory(&self) -> bool {
         matches!(
             self,
@@ -156,7 +156,7 @@ pub(super) fn exports() -> impl Iterator<Item = (&'static str, Export)> {
 }
 
 impl FsNode {
-    /// Returns the directory of a view; `taken` as of [`FsNode::Checkpoint`].
+    /// Returns the directory of a view; `taken` as for [`FsNode::Checkpoint`].
     pub fn from_view(view: &View, taken: Time) -> FsNode {
         match view {
             View::Branch(branch) => FsNode::Branch(*branch),
@@ -166,7 +166,7 @@ impl FsNode {
         }
     }
 
-    /// Returns the state that the node shows something of; nothing for the mount itself.
+    /// Returns the state that the node shows something of; `None` for the mount itself.
     pub fn view(&self) -> Option<View> {
         match self {
             FsNode::Mount => None,
@@ -186,7 +186,7 @@ impl FsNode {
         }
     }
 
-    /// Tells whether it is a directory, as far as the node alone says that: of `files/` and `scratch/` it knows the
+    /// Returns whether it is a directory, as far as the node alone says that: of `files/` and `scratch/` it knows the
     /// roots.
     pub fn is_directory(&self) -> bool {
         match self {
@@ -206,7 +206,7 @@ impl FsNode {
         }
     }
 
-    /// Tells whether a write to it may take long, so that no two handles should share a number.
+    /// Returns whether a write to it may take long, so that no two handles should share a number.
     pub fn needs_own_inode(&self) -> bool {
         match self {
             FsNode::Control(_, file) => file.has_slow_writes(),
@@ -214,7 +214,7 @@ impl FsNode {
         }
     }
 
-    /// Tells whether stat(2) shows the length 0, as in /proc, whatever can be read.
+    /// Returns whether stat(2) shows the length 0, as in /proc, whatever can be read.
     pub fn shows_no_length(&self) -> bool {
         match self {
             FsNode::Query(..) => true,
@@ -268,8 +268,8 @@ impl FsNode {
         }
     }
 
-    /// Returns a number that is the node's own for as long as this process lives, but for
-    /// collisions of 62 bits: nothing has to be remembered for the names of a listing.
+    /// Returns a number that is the node's own for as long as this process lives, except for collisions of 62 bits:
+    /// nothing has to be remembered for the names of a listing.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);

@@ -11,16 +11,14 @@ use super::node::FsNode;
 use crate::memory::{NewInode, XattrMode};
 
 impl Filesystem {
-    /// Tells whether opening a node, and removing or renaming what is in it, may take more than a
-    /// moment: what is in `files/` is at hand, all else has to be worked out.
+    /// Returns whether opening a node, or removing or renaming in it, may take long. Operations in `files/` do not.
     pub fn may_block(&self, ino: u64) -> bool {
         self.nodes.node(ino).map_or(true, |node| self.operations(&node).may_block())
     }
 
     /// Finds a name in a directory, and counts a look-up of the node found.
     ///
-    /// ENOENT, ENOTDIR, ENAMETOOLONG, or ESTALE when the directory's branch was merged or
-    /// discarded.
+    /// ENOENT, ENOTDIR, ENAMETOOLONG, or ESTALE if the directory's branch was merged or discarded.
     pub fn lookup(&self, caller: Caller, parent: u64, name: &OsStr) -> Result<EntryAttr, Errno> {
         let parent = self.nodes.node(parent)?;
         let found = self.check_lookup(caller, &parent, name).and_then(|()| self.operations(&parent).lookup(name));
@@ -84,8 +82,8 @@ impl Filesystem {
 
     /// Makes a file in `files/` or `vectors/` and opens it. A record is there once a commit took its document.
     ///
-    /// EEXIST where it is there and `flags` have `O_EXCL`, EPERM where no file can be made, EINVAL for a name in
-    /// `vectors/` that is no record's, ENOSPC or EDQUOT where room is short.
+    /// EEXIST if it is there and `flags` have `O_EXCL`, EPERM if no file can be made, EINVAL for a name in `vectors/`
+    /// that is no record's, ENOSPC or EDQUOT if room is short.
     pub fn create(
         &self,
         caller: Caller,
@@ -108,8 +106,8 @@ impl Filesystem {
         self.audit_node(caller, &node, opened)
     }
 
-    /// Makes a root branch, a fork, a checkpoint or a directory in `files/`; EPERM where a directory
-    /// means none of these. `mode` is for `files/`.
+    /// Makes a root branch, a fork, a checkpoint or a directory in `files/`; EPERM if a directory means none of these.
+    /// `mode` is for `files/`.
     pub fn mkdir(&self, caller: Caller, parent: u64, name: &OsStr, mode: u32) -> Result<EntryAttr, Errno> {
         let parent = self.nodes.node(parent)?;
         let made = self.operations(&parent).create_directory(caller, name, mode);
@@ -148,8 +146,7 @@ impl Filesystem {
         self.audit_at(caller, &parent, name, made)
     }
 
-    /// Gives a file one more name; EXDEV where the two are not in the same `files/`, EPERM where
-    /// nothing has two names.
+    /// Gives a file one more name. EXDEV if the two are not in the same `files/`, EPERM for what can't have two names.
     pub fn link(&self, caller: Caller, ino: u64, parent: u64, name: &OsStr) -> Result<EntryAttr, Errno> {
         let (node, parent) = (self.nodes.node(ino)?, self.nodes.node(parent)?);
         let linked = self.operations(&node).link(caller, (&parent, name));
@@ -194,7 +191,7 @@ impl Filesystem {
         self.audit_node(None, &node, target)
     }
 
-    /// Returns an extended attribute; ENODATA when there is none of that name.
+    /// Returns an extended attribute; ENODATA if there is none with that name.
     pub fn getxattr(&self, ino: u64, name: &OsStr) -> Result<Vec<u8>, Errno> {
         let node = self.nodes.node(ino)?;
         let value = self.operations(&node).xattr(name);
@@ -224,7 +221,7 @@ impl Filesystem {
         self.audit_node(caller, &node, set)
     }
 
-    /// Removes an extended attribute; ENODATA when there is none of that name.
+    /// Removes an extended attribute; ENODATA if there is none with that name.
     pub fn removexattr(&self, caller: Caller, ino: u64, name: &OsStr) -> Result<(), Errno> {
         // A node that is gone has no attribute of that name either.
         let node = self.nodes.node(ino).map_err(|_| Errno::ENODATA)?;
@@ -232,8 +229,8 @@ impl Filesystem {
         self.audit_node(caller, &node, removed)
     }
 
-    /// Returns where data (`SEEK_DATA`) or a hole (`SEEK_HOLE`) begins, from `offset` on; ENXIO
-    /// behind the end. A generated file has no hole but the one behind its end.
+    /// Returns where data (`SEEK_DATA`) or a hole (`SEEK_HOLE`) begins, from `offset` on; ENXIO past the end. A
+    /// generated file has no hole but the one past its end.
     pub fn seek(&self, ino: u64, handle: u64, offset: u64, whence: i32) -> Result<u64, Errno> {
         let node = self.nodes.node(ino)?;
         let found = self.operations(&node).seek(ino, handle, offset, whence);

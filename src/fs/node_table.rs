@@ -77,7 +77,7 @@ impl NodeTable {
         }
     }
 
-    /// Returns the length that the kernel was told last; 0 for what it does not know.
+    /// Returns the length in bytes that the kernel was last told; 0 if it does not know the node.
     pub fn reported_length(&self, number: u64) -> u64 {
         self.known.lock().get(&number).map_or(0, |known| known.reported_length)
     }
@@ -89,7 +89,7 @@ impl NodeTable {
         }
     }
 
-    /// Takes a handle back that was counted.
+    /// Stops counting a handle.
     pub fn count_close(&self, number: u64) {
         if let Some(known) = self.known.lock().get_mut(&number) {
             known.handle_count = known.handle_count.saturating_sub(1);

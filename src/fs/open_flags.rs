@@ -25,7 +25,7 @@ pub(super) struct OpenFlags {
 const RUN: i32 = 0x20;
 
 impl OpenFlags {
-    /// Returns the rights in the file that it takes: of [`READ`] and [`WRITE`].
+    /// Returns the rights in the file that the open needs: [`READ`], [`WRITE`] or both.
     pub fn rights(self) -> u32 {
         let right_if = |wanted, right| if wanted { right } else { 0 };
         right_if(self.read, READ) | right_if(self.write || self.truncate, WRITE)

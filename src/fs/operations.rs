@@ -29,58 +29,58 @@ pub(super) trait NodeOperations {
     /// Returns the path below the branch's directory, as `errors` shows it.
     fn path(&self) -> String;
 
-    /// Tells whether opening it, and changing the directories in it, may take more than a moment.
+    /// Returns whether opening it, and changing the directories in it, may take more than a moment.
     fn may_block(&self) -> bool;
 
-    /// Finds a name in a directory: ENOENT, ENOTDIR, ENAMETOOLONG, or ESTALE when its branch is gone.
+    /// Finds a name in a directory: ENOENT, ENOTDIR, ENAMETOOLONG, or ESTALE if its branch is gone.
     fn find(&self, name: &OsStr) -> Result<FsNode, Failure>;
 
-    /// Finds a name in a directory, and counts a look-up of the node found. Fails as [`NodeOperations::find`] does.
+    /// Finds a name in a directory, and counts a look-up of the node found. Fails like [`NodeOperations::find`].
     fn lookup(&self, name: &OsStr) -> Result<EntryAttr, Failure>;
 
-    /// Counts a look-up of the node; ENOENT where it is not there.
+    /// Counts a look-up of the node; ENOENT if it is not there.
     fn entry(&self) -> Result<EntryAttr, Failure>;
 
     /// Returns how long a name that leads to the node may be kept.
     fn name_lifetime(&self) -> Duration;
 
-    /// Returns the attributes, with the length that a handle of the node sees. ENOENT or ESTALE where it has gone.
+    /// Returns the attributes, with the length that a handle of the node sees. ENOENT or ESTALE if it has gone.
     fn attributes(&self, ino: u64, handle: Option<u64>) -> Result<Attr, Failure>;
 
-    /// Changes attributes, as far as there is something to change. EPERM for what has fixed ones, EROFS where nothing
-    /// may change, ESTALE where it has gone; EINVAL for a record that is cut without an open handle, and for a time out
-    /// of range.
+    /// Changes attributes, as far as there is something to change. EPERM for what has fixed ones, EROFS if nothing may
+    /// change, ESTALE if it has gone; EINVAL for a record that is cut without an open handle, and for a time out of
+    /// range.
     fn set_attributes(&self, caller: Caller, changes: AttrChanges, handle: Option<u64>) -> Result<(), Failure>;
 
-    /// Returns the room where the node's content is, in bytes, and how many inodes there are. EIO where the disk can't be
-    /// asked, ESTALE where `scratch/` has gone.
+    /// Returns the room where the node's content is, in bytes, and how many inodes there are. EIO if the disk can't be
+    /// asked, ESTALE if `scratch/` has gone.
     fn statfs(&self) -> Result<StatFs, Failure>;
 
-    /// Makes durable what was acknowledged of it. EIO or ENOSPC where the disk does not take it, ESTALE where the node
-    /// has gone.
+    /// Makes durable what was acknowledged of it. EIO or ENOSPC if the disk does not take it, ESTALE if the node has
+    /// gone.
     fn sync(&self) -> Result<(), Failure>;
 
     /// Opens a file; `flags` are those of open(2). EISDIR for a directory, EACCES for whom the branch is closed, EROFS
-    /// for who wants to change what stays, ESTALE or ENOENT where it has gone.
+    /// for whoever wants to change what stays, ESTALE or ENOENT if it has gone.
     fn open(&self, caller: Caller, ino: u64, flags: i32) -> Result<u64, Failure>;
 
-    /// Makes a file in a directory and opens it. EEXIST where it is there and `flags` have `O_EXCL`, EPERM where no
-    /// file can be made; else it fails as [`NodeOperations::open`] does.
+    /// Makes a file in a directory and opens it. EEXIST if it is there and `flags` have `O_EXCL`, EPERM if no file can
+    /// be made; else it fails like [`NodeOperations::open`].
     fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure>;
 
-    /// Opens the listing of a directory. ENOTDIR for a file, EACCES for whom the branch is closed, ESTALE or ENOENT
-    /// where it has gone.
+    /// Opens the listing of a directory. ENOTDIR for a file, EACCES for whom the branch is closed, ESTALE or ENOENT if
+    /// it has gone.
     fn open_directory(&self, caller: Caller, ino: u64) -> Result<u64, Failure>;
 
     /// Gives the names of an open directory from the cookie `offset` on to `sink`. ENOTDIR for the handle of a file,
-    /// ESTALE where the directory has gone.
+    /// ESTALE if the directory has gone.
     fn read_names(&self, handle: &Handle, offset: u64, sink: NameSink<'_>) -> Result<(), Failure>;
 
-    /// The same with attributes, and a look-up is counted for each but `.` and `..`. Fails as
-    /// [`NodeOperations::read_names`] does.
+    /// The same with attributes, and a look-up is counted for each but `.` and `..`. Fails like
+    /// [`NodeOperations::read_names`].
     fn read_entries(&self, handle: &Handle, offset: u64, sink: EntrySink<'_>) -> Result<(), Failure>;
 
-    /// Makes a directory; EEXIST where the name is taken, EPERM where a directory means nothing.
+    /// Makes a directory; EEXIST if the name is taken, EPERM if a directory means nothing.
     fn create_directory(&self, caller: Caller, name: &OsStr, mode: u32) -> Result<EntryAttr, Failure>;
 
     /// Removes a directory; ENOENT, ENOTDIR or ENOTEMPTY as rmdir(2), EPERM for what stays.
@@ -89,26 +89,25 @@ pub(super) trait NodeOperations {
     /// Removes anything but a directory; ENOENT or EISDIR as unlink(2), EPERM for what stays.
     fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure>;
 
-    /// Moves what has a name in this directory; `flags` are those of renameat2(2). ENOENT where it is not there, EXDEV
-    /// where it would have to be copied, EPERM for what stays under its name, EINVAL for flags that mean nothing here;
-    /// a rename that merges fails as the merge does.
+    /// Moves what has a name in this directory; `flags` are those of renameat2(2). ENOENT if it is not there, EXDEV if
+    /// it would have to be copied, EPERM for what stays under its name, EINVAL for flags that mean nothing here; a
+    /// rename that merges fails like the merge.
     fn rename(&self, caller: Caller, name: &OsStr, to: ParentAndName<'_>, flags: u32) -> Result<(), Failure>;
 
-    /// Gives the node one more name in the directory `parent`. EXDEV in another tree, EPERM where nothing has two
-    /// names.
+    /// Gives the node one more name in the directory `parent`. EXDEV in another tree, EPERM if nothing has two names.
     fn link(&self, caller: Caller, parent: ParentAndName<'_>) -> Result<EntryAttr, Failure>;
 
     /// Refuses a rename that would replace the node under its name, where nothing may.
     fn check_replaceable(&self, name: &OsStr) -> Result<(), Failure>;
 
-    /// Returns why the node can't be moved from one tree to another. Fails where the branch that it is has ended.
+    /// Returns why the node can't be moved from one tree to another. Fails if the branch that it is has ended.
     fn cross_tree_refusal(&self) -> Result<Failure, Failure>;
 
-    /// Returns where data or a hole begins from `offset` on, for the handle that asks. ENXIO behind the end.
+    /// Returns where data or a hole begins from `offset` on, for the handle that asks. ENXIO past the end.
     fn seek(&self, ino: u64, handle: u64, offset: u64, whence: i32) -> Result<u64, Failure>;
 
-    /// Makes a file of another kind than a directory. EPERM outside of `files/` and `scratch/`; EEXIST where the name
-    /// is taken.
+    /// Makes a file of another kind than a directory. EPERM outside of `files/` and `scratch/`; EEXIST if the name is
+    /// taken.
     fn create_node(&self, _caller: Caller, _name: &OsStr, _make: NewInode, _mode: u32) -> Result<EntryAttr, Failure> {
         Err(LayoutRefusal::NoSpecialHere.into())
     }
@@ -118,23 +117,23 @@ pub(super) trait NodeOperations {
         Err(Errno::EINVAL.into())
     }
 
-    /// Returns an extended attribute; ENODATA when there is none of that name.
+    /// Returns an extended attribute; ENODATA if there is none with that name.
     fn xattr(&self, _name: &OsStr) -> Result<Vec<u8>, Failure> {
         Err(Errno::ENODATA.into())
     }
 
-    /// Returns the names of all extended attributes that `caller` may see, each with a NUL behind it. ESTALE where a
-    /// file has gone; anything else has none by default.
+    /// Returns the names of all extended attributes that `caller` may see, each with a NUL behind it. ESTALE if a file
+    /// has gone; anything else has none by default.
     fn xattr_names(&self, _caller: Caller) -> Result<Vec<u8>, Failure> {
         Ok(Vec::new())
     }
 
-    /// Sets an extended attribute; EOPNOTSUPP where there are none.
+    /// Sets an extended attribute; EOPNOTSUPP if there are none.
     fn set_xattr(&self, _caller: Caller, _name: &OsStr, _value: &[u8], _mode: XattrMode) -> Result<(), Failure> {
         Err(Errno::EOPNOTSUPP.into())
     }
 
-    /// Removes an extended attribute; ENODATA when there is none of that name.
+    /// Removes an extended attribute; ENODATA if there is none with that name.
     fn remove_xattr(&self, _caller: Caller, _name: &OsStr) -> Result<(), Failure> {
         Err(Errno::ENODATA.into())
     }

@@ -52,7 +52,7 @@ struct Checked {
 
 impl RecordFile {
     /// Opens a record with the document that it is now, which may be none yet; the document counts for the caller.
-    /// EROFS where nothing can be changed, EDQUOT or ENOSPC where the document is more than the caller may hold.
+    /// EROFS if nothing can be changed, EDQUOT or ENOSPC if the document is more than the caller may hold.
     pub fn open(context: OpenContext, id: &Arc<str>, flags: OpenFlags) -> Result<RecordFile, Failure> {
         context.check_writable()?;
         let record = context.memory().snapshot(&context.view)?.get(id)?;
@@ -63,7 +63,7 @@ impl RecordFile {
         Ok(RecordFile { context, id: id.clone(), append: flags.append, buffer, is_pending, length })
     }
 
-    /// Fails when what was written can't become a record any more, whatever follows.
+    /// Fails if what was written can't become a record any more, whatever follows.
     fn probe(&self, buffer: &mut Buffer, start: usize, end: usize) -> Result<(), Failure> {
         let Some(beginning) = buffer.next_probe(start, end) else {
             return Ok(());
@@ -149,9 +149,9 @@ impl Buffer {
         Ok(())
     }
 
-    /// Tells whether what was taken so far must not count alone, now that a write was refused. The kernel makes several
-    /// requests of one long write(2), so that its writer may have seen a short write and no refusal. A document that
-    /// breaks off is told by its form; a text is not, nor is one that goes on with what was there before.
+    /// Returns whether what was taken so far must not count alone, now that a write was refused. The kernel makes
+    /// several requests of one long write(2), so that its writer may have seen a short write and no refusal. A document
+    /// that breaks off is told by its form, and a text is not.
     fn is_cut_by(&self, failure: &Failure) -> bool {
         let is_mixed = (self.has_old_bytes || self.has_committed_bytes) && self.own_end < self.bytes.len();
         let may_pass = is_mixed || RecordPatch::is_text(&self.bytes);
@@ -215,7 +215,7 @@ impl Buffer {
 }
 
 impl OpenContext {
-    /// Commits one edit. EEXIST where there is a record `absent` at that moment, and as `Memory::commit_with`.
+    /// Commits one edit. EEXIST if there is a record `absent` at that moment, and as `Memory::commit`.
     pub fn commit_record(&self, edit: RecordEdit, absent: Option<&Arc<str>>) -> Result<(), Failure> {
         debug_assert!(matches!(self.view, View::Branch(_)), "a checkpoint takes no commit");
         let options = CommitOptions { absent: absent.cloned(), ..CommitOptions::default() };

@@ -6,8 +6,8 @@ use super::errno::Failure;
 
 /// What a handle remembers of such a line.
 ///
-/// The kernel makes several requests of one long write(2). Where the last of them fails the write is short, and its
-/// writer sends the rest: that is refused as well, and never taken for a new line.
+/// The kernel makes several requests of one long write(2). If the last of them fails the write is short, and its writer
+/// sends the rest: that is refused as well, and never taken for a new line.
 pub(super) struct RefusedLine {
     failure: Failure,
     /// The rest of the line, once its end came.
@@ -29,7 +29,7 @@ impl LineRest {
         LineRest { length: bytes.len(), hash: hasher.finish() }
     }
 
-    /// Returns what ends a line; nothing where no line ends.
+    /// Returns what ends a line; `None` if no line ends.
     fn from_first_line(data: &[u8]) -> Option<LineRest> {
         let end = data.iter().position(|byte| *byte == b'\n')?;
         Some(LineRest::new(&data[..=end]))
@@ -46,8 +46,7 @@ impl RefusedLine {
         RefusedLine { failure, remainder: LineRest::from_first_line(data), is_reported: false }
     }
 
-    /// Returns the refusal where `data` goes on with the line, or is its rest once more; nothing where it begins a
-    /// new one.
+    /// Returns the refusal where `data` goes on with the line, or is its rest once more; `None` if it begins a new one.
     pub fn refuse(&mut self, data: &[u8]) -> Option<Failure> {
         if self.remainder.as_ref().is_some_and(|rest| !rest.is_prefix_of(data)) {
             return None;

@@ -18,7 +18,7 @@ pub(super) const WRITE: u32 = 0o2;
 pub(super) const SEARCH: u32 = 0o1;
 
 impl MountContext {
-    /// Tells whether the permission bits of a branch's directory give a caller all of some rights: of [`READ`],
+    /// Returns whether the permission bits of a branch's directory give a caller all of some rights: of [`READ`],
     /// [`WRITE`] and [`SEARCH`], without supplementary groups. Root has all.
     pub fn permits(&self, caller: Caller, branch: &BranchInfo, rights: u32) -> bool {
         self.permits_mode(caller, (branch.uid, branch.mode), rights)
@@ -85,7 +85,7 @@ impl OpenContext {
         self.mount.check_rights(self.caller, &self.memory().info(self.branch())?, READ | SEARCH)
     }
 
-    /// Refuses who lacks rights in the parent's directory (EACCES); a root branch has no parent to ask.
+    /// Fails with EACCES if the caller lacks rights in the parent's directory. A root branch has no parent.
     pub fn check_parent(&self, rights: u32) -> Result<(), Failure> {
         match self.memory().info(self.branch())?.parent {
             Some(parent) => self.mount.check_rights(self.caller, &self.memory().info(parent)?, rights),
@@ -93,21 +93,20 @@ impl OpenContext {
         }
     }
 
-    /// Tells whether the caller owns the branch's parent. False for a root branch. ESTALE where one of the two has
-    /// gone.
+    /// Returns whether the caller owns the branch's parent. False for a root branch. ESTALE if one of the two has gone.
     pub fn owns_parent(&self) -> Result<bool, Failure> {
         let parent = self.memory().info(self.branch())?.parent;
         Ok(parent.map(|parent| self.memory().info(parent)).transpose()?.is_some_and(|it| it.uid == self.caller.uid))
     }
 
-    /// Tells whether the gate of the parent decides on a merge by the caller, and not permission bits. ESTALE where the
+    /// Returns whether the gate of the parent decides on a merge by the caller, and not permission bits. ESTALE if the
     /// branch has gone.
     pub fn gate_decides(&self) -> Result<bool, Failure> {
         let is_owner = self.memory().info(self.branch())?.uid == self.caller.uid;
         Ok(is_owner && self.memory().is_gated(self.branch())?)
     }
 
-    /// Returns whose refusals the caller sees here: owner and root see all. ESTALE where the branch has gone.
+    /// Returns whose refusals the caller sees here: owner and root see all. ESTALE if the branch has gone.
     pub fn error_reader(&self) -> Result<ErrorReader, Failure> {
         let owner = self.memory().info(self.branch())?.uid;
         let Caller { uid, .. } = self.caller;

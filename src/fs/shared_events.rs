@@ -20,7 +20,7 @@ pub(super) struct SharedEventsFile {
 }
 
 impl SharedEventsFile {
-    /// Opens it at the first event that is kept now. ESTALE where the branch has gone.
+    /// Opens it at the first event that is kept now. ESTALE if the branch has gone.
     pub fn open(context: OpenContext) -> Result<SharedEventsFile, Failure> {
         let owner = context.mount.states.get_or_insert(context.memory().shared_log(context.branch())?.owner);
         let start = context.memory().shared_events(context.branch())?.start;

@@ -66,8 +66,8 @@ impl OpenContext {
         Ok(self.memory().shared_log(self.branch())?)
     }
 
-    /// Returns the lines that a generated file of `shared/log/` shows. Fails where an entry is damaged, or the lines
-    /// are more than the caller may hold.
+    /// Returns the lines that a generated file of `shared/log/` shows. Fails if an entry is damaged, or the lines are
+    /// more than the caller may hold.
     pub fn log_lines(&self, node: &SharedNode) -> Result<CountedBuffer, Failure> {
         let log = self.log()?;
         self.count_buffer(match node {
@@ -101,7 +101,7 @@ pub(super) struct EntriesFile {
 }
 
 impl EntriesFile {
-    /// Opens the log that a branch has, or one that was closed. Fails where none of that name was closed.
+    /// Opens the log that a branch has, or one that was closed. Fails if none with that name was closed.
     pub fn open(context: OpenContext, closed: Option<&str>) -> Result<EntriesFile, Failure> {
         let closed = closed.map(|name| context.memory().closed_log(context.branch(), name)).transpose()?;
         let owner = context.mount.states.get_or_insert(context.log()?.owner);
@@ -148,7 +148,7 @@ impl File for EntriesFile {
     }
 }
 
-/// Returns what `log/cursor` shows. ESTALE where the branch has gone.
+/// Returns what `log/cursor` shows. ESTALE if the branch has gone.
 pub(super) fn cursor_text(memory: &Memory, branch: BranchId) -> Result<String, Failure> {
     Ok(format!("{}\n", memory.cursor(branch)?))
 }
@@ -163,7 +163,7 @@ pub(super) struct CursorFile {
 }
 
 impl CursorFile {
-    /// A write begins a number again. EROFS where nothing can be changed; only the owner of the branch may open it.
+    /// A write begins a number again. EROFS if nothing can be changed; only the owner of the branch may open it.
     pub fn open(context: OpenContext) -> Result<CursorFile, Failure> {
         context.check_writable()?;
         context.check_owner()?;

@@ -23,8 +23,8 @@ pub(super) struct SignalFile {
 }
 
 impl SignalFile {
-    /// Opens the signal of a key that was claimed at a time, with a copy of its value. EROFS where nothing can be
-    /// changed, ENOENT where it has ended, EDQUOT or ENOSPC where the value is more than the caller may hold.
+    /// Opens the signal of a key that was claimed at a time, with a copy of its value. EROFS if nothing can be changed,
+    /// ENOENT if it has ended, EDQUOT or ENOSPC if the value is more than the caller may hold.
     pub fn open(context: OpenContext, key: &Arc<str>, created: Time, append: bool) -> Result<SignalFile, Failure> {
         context.check_writable()?;
         let value = context.signal(key, created)?.value.to_vec();

@@ -50,9 +50,9 @@ pub(super) struct TemporaryStat {
     pub length_bytes: u64,
     /// Permission bits with setuid, setgid and sticky: 12 bits.
     pub mode: u32,
-    /// Owner: the user who made it, or whom chown(2) named since.
+    /// Uid of its owner: the user who made it, or set by chown(2) since.
     pub uid: u32,
-    /// Group: that of the process that made it, or what chown(2) set since.
+    /// Gid of its group: that of the process that made it, or set by chown(2) since.
     pub gid: u32,
     /// When its bytes were last written.
     pub modified: Time,
@@ -66,7 +66,7 @@ impl Default for Temporaries {
 }
 
 impl Temporaries {
-    /// Returns the file of a name; none where no temporary of the branch has it.
+    /// Returns the file of a name; `None` if no temporary of the branch has it.
     pub fn get(&self, name: &OsStr) -> Option<Arc<Temporary>> {
         self.names.lock().get(name).cloned()
     }
@@ -91,8 +91,7 @@ impl Temporaries {
         self.names.lock().iter().map(|(name, file)| (name.clone(), file.stat().uid)).collect()
     }
 
-    /// Makes a file, in place of the one that had the name. ENOSPC when the branch's 64 MiB are
-    /// used up.
+    /// Makes a file, in place of the one that had the name. ENOSPC if the branch's 64 MiB are used up.
     pub fn create(
         &self,
         name: &OsStr,
@@ -125,7 +124,7 @@ impl Temporaries {
         Ok(file)
     }
 
-    /// Takes a name away, and returns the file that had it; none where no temporary has it.
+    /// Takes a name away, and returns the file that had it; `None` if no temporary has it.
     pub fn remove(&self, name: &OsStr) -> Option<Arc<Temporary>> {
         self.names.lock().remove(name)
     }
@@ -157,8 +156,8 @@ impl Temporary {
         self.content.lock().stat
     }
 
-    /// Returns the bytes that are to become a record: writing to it is ESTALE from now on. ESTALE where another one
-    /// has made a record of it.
+    /// Returns the bytes that are to become a record: writing to it is ESTALE from now on. ESTALE if another one has
+    /// made a record of it.
     pub fn begin_commit(&self) -> Result<Vec<u8>, Failure> {
         // Under one lock: a write in between would be acknowledged, and in no record.
         let mut content = self.content.lock();
@@ -178,14 +177,15 @@ impl Temporary {
         self.content.lock().stat.mode = mode & 0o7777;
     }
 
-    /// Sets owner and group, as far as they are given.
+    /// Sets owner and group, each if given.
     pub fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) {
         let stat = &mut self.content.lock().stat;
         stat.uid = uid.unwrap_or(stat.uid);
         stat.gid = gid.unwrap_or(stat.gid);
     }
 
-    /// Cuts it, or extends it with zeros. ESTALE once it is a record, EDQUOT or ENOSPC where there is no room for it.
+    /// Sets its length in bytes, extending it with zeros. ESTALE once it is a record, EDQUOT or ENOSPC if there is no
+    /// room.
     pub fn resize(&self, length: u64, now: Time) -> Result<(), Failure> {
         self.set_length(&mut self.content.lock(), length, now)
     }

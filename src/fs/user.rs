@@ -1,16 +1,16 @@
 //! Users, as far as a mount shows them.
 
-/// What is known of a uid, which a mount asks the system once.
+/// A user of the system. A mount looks each uid up once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
     /// The name in the lineage and in records.
     pub name: String,
-    /// The primary group; what belongs to the user is shown with it.
+    /// Gid of the primary group, shown as the group of what the user owns.
     pub gid: u32,
 }
 
 impl User {
-    /// Finds a uid in the text of passwd(5), at its first line; none where there is none that can be read.
+    /// Finds a uid in the text of passwd(5), at its first line; `None` if there is none that can be read.
     pub fn find(passwd: &str, uid: u32) -> Option<User> {
         passwd.lines().find_map(|line| {
             let mut fields = line.split(':');

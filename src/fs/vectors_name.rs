@@ -16,7 +16,7 @@ pub(super) enum VectorsName {
 }
 
 impl VectorsName {
-    /// Tells what a name means. That of a record may still be no valid id.
+    /// Returns what a name means. That of a record may still be no valid id.
     pub fn parse(name: &OsStr) -> VectorsName {
         let bytes = name.as_encoded_bytes();
         if bytes.starts_with(b".") || bytes.ends_with(b"~") {

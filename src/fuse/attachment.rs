@@ -20,8 +20,8 @@ pub(super) enum Attachment {
 }
 
 impl Attachment {
-    /// Mounts, or adopts the descriptor given, and returns the descriptor to serve. Fails as `OwnMount::mount` does, and
-    /// with `MountError::Descriptor` where the descriptor is not one of `/dev/fuse`.
+    /// Mounts, or adopts the descriptor given, and returns the descriptor to serve. Fails like `OwnMount::mount`, and
+    /// with `MountError::Descriptor` if the descriptor is not one of `/dev/fuse`.
     pub fn open(options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
         match options.fuse_fd {
             Some(fd) => Ok((Self::Adopted, adopt(fd)?)),

@@ -79,7 +79,8 @@ impl Background {
         self.send(0, "")
     }
 
-    /// Lets the parent print `message` on standard error and exit with `exit_code`; the child's own end is the caller's business.
+    /// Lets the parent print `message` on standard error and exit with `exit_code`. The child goes on: its caller ends
+    /// it.
     pub fn report_failure(mut self, exit_code: i32, message: &str) -> io::Result<()> {
         set_parent_process_death_signal(None)?;
         self.send(exit_code, message)

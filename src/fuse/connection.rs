@@ -11,8 +11,8 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 /// Where distributions mount fusectl; minimal systems and containers often don't.
 pub(super) const CONTROL: &str = "/sys/fs/fuse/connections";
 
-/// Returns how many requests wait for an answer on connection `minor`. Fails where the connection is gone, or its
-/// control files can't be read.
+/// Returns how many requests wait for an answer on connection `minor`. Fails if the connection is gone, or its control
+/// files can't be read.
 pub(super) fn waiting_requests(minor: u32) -> io::Result<u64> {
     let mut text = String::new();
     open(minor, "waiting", OFlags::RDONLY)?.read_to_string(&mut text)?;

@@ -24,7 +24,7 @@ const LONG_REQUEST_THREADS: usize = 64;
 pub(super) struct Call {
     /// The operation, for the log.
     pub name: &'static str,
-    /// Who sent it: pools have users take turns by it.
+    /// Uid of the sender; pools let users take turns by it.
     pub uid: u32,
 }
 
@@ -59,8 +59,8 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         Dispatcher { fs, long_in_flight: Arc::default(), long_slots: Pool::processors(), blocking_pool, long_pool }
     }
 
-    /// Does an operation here, and has the reply sent. One that would have to wait for another caller has changed
-    /// nothing, and is done from its beginning on another thread.
+    /// Runs an operation on this thread, and sends the reply. One that would wait for another caller has changed
+    /// nothing, and is run again on another thread.
     pub fn serve<A, T>(
         &self,
         call: Call,
@@ -82,7 +82,7 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         }
     }
 
-    /// Does an operation here; nothing where it would have to wait for another caller. An error of the operation is a
+    /// Does an operation here; `None` if it would have to wait for another caller. An error of the operation is a
     /// reply, too.
     pub fn try_without_waiting<T>(
         &self,
@@ -94,7 +94,7 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         (!gave_up).then_some(outcome)
     }
 
-    /// Does an operation on another thread, where it may wait.
+    /// Runs an operation on another thread, where it may wait.
     pub fn spawn_blocking<T>(
         &self,
         call: Call,
@@ -105,8 +105,8 @@ impl<F: Send + Sync + 'static> Dispatcher<F> {
         self.blocking_pool.run(call.uid, move || reply(catch_panic(call.name, || operation(&fs))));
     }
 
-    /// Does an operation that may take long: here while enough of the session's threads stay free, which costs
-    /// nothing, else on another thread.
+    /// Runs an operation that may take long: on this thread while enough of the session's threads are free, else on
+    /// another one.
     pub fn serve_long<T>(
         &self,
         call: Call,

@@ -27,7 +27,7 @@ pub(super) fn find() -> Option<PathBuf> {
     NAMES.iter().flat_map(|name| dirs.iter().map(move |dir| dir.join(name))).find(|candidate| candidate.is_file())
 }
 
-/// Mounts at `path` and returns the FUSE descriptor that the helper sends back. `MountError::NoHelper` where it is not
+/// Mounts at `path` and returns the FUSE descriptor that the helper sends back. `MountError::NoHelper` if it is not
 /// installed, `MountError::Helper` with what it says where it refuses, or sends nothing for 15 s.
 pub(super) fn mount(path: &Path, options: &str) -> Result<OwnedFd, MountError> {
     let helper = find().ok_or_else(|| MountError::NoHelper { path: path.to_owned() })?;

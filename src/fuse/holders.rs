@@ -20,7 +20,7 @@ pub(super) fn describe_users(path: &Path) -> String {
     }
 }
 
-/// Returns the process, other than this one, that serves FUSE connection `minor`; known since Linux 6.12, None before.
+/// Returns the other process that serves the FUSE connection `minor`; `None` before Linux 6.12, which can't tell.
 pub(super) fn find_server(minor: u32) -> Option<u32> {
     other_processes().find(|pid| serves(*pid, minor))
 }

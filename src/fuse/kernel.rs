@@ -39,8 +39,8 @@ pub(super) fn negotiate(config: &mut KernelConfig) -> bool {
     direct_write_invalidates(&rustix::system::uname().release().to_string_lossy())
 }
 
-/// Tells whether a kernel of that release drops the cached pages that a direct write covers after the write, too. Older ones drop
-/// them before it alone, so that a page that is read in between keeps the old bytes.
+/// Returns whether a kernel of that release drops the cached pages that a direct write covers after the write, too.
+/// Older ones drop them before it alone, so that a page that is read in between keeps the old bytes.
 fn direct_write_invalidates(release: &str) -> bool {
     let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|word| word.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);

@@ -41,7 +41,7 @@ pub struct MountOptions {
 pub(super) struct OwnMount {
     /// Where it is, absolute.
     pub path: PathBuf,
-    /// Which mount it is, so that no other is taken for it.
+    /// The identity of the mount, so that a later one at the same place is not taken for it.
     pub identity: Identity,
     source: String,
     /// Whether mount(2) was ours; else fusermount3 did it and has to undo it.
@@ -49,8 +49,8 @@ pub(super) struct OwnMount {
 }
 
 impl OwnMount {
-    /// Mounts: root by mount(2), others (and root without the right to mount) by fusermount3. Fails where the
-    /// mountpoint is not a directory, and with what mount(2) or the helper says.
+    /// Mounts: root by mount(2), others (and root without the right to mount) by fusermount3. Fails if the mountpoint
+    /// is not a directory, and with what mount(2) or the helper says.
     pub fn mount(options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
         let path = directory(&options.mountpoint)?;
         let (fd, is_direct) = match mount_directly(&path, options) {
@@ -79,7 +79,7 @@ impl OwnMount {
         Self { path: "/proc/no mount".into(), identity, source: "none".into(), is_direct: true }
     }
 
-    /// Takes the mount out of the tree if it is still there, and logs what became of it.
+    /// Unmounts it if it is still mounted, and logs the outcome.
     pub fn unmount(&self) {
         match self.detach() {
             Ok(true) => log::info!("unmounted {}", self.path.display()),
@@ -121,8 +121,7 @@ impl Drop for OwnMount {
     }
 }
 
-/// Lazily unmounts exactly the mount that `directory` is on, whatever the path leads to by now. Fails as umount2(2)
-/// does.
+/// Lazily unmounts exactly the mount that `directory` is on, whatever the path leads to by now. Fails like umount2(2).
 pub(super) fn detach_pinned(directory: &OwnedFd) -> io::Result<()> {
     Ok(unmount(format!("/proc/self/fd/{}", directory.as_raw_fd()), UnmountFlags::DETACH)?)
 }

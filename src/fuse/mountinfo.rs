@@ -17,13 +17,13 @@ pub(super) struct MountEntry {
     pub parent: u32,
     /// The minor device number; for FUSE it is also the connection's number.
     pub minor: u32,
-    /// Where it is, as this process sees it.
+    /// The mount point, as a path that this process sees.
     pub mountpoint: PathBuf,
     /// Such as `fuse` or `fuse.NAME`.
     pub fstype: String,
     /// What it is a mount of; begins with [`SOURCE_PREFIX`] where it is ours.
     pub source: OsString,
-    /// Whether other users than the one who mounted it reach it.
+    /// Whether users other than the one who mounted it can use it.
     pub allows_others: bool,
 }
 
@@ -59,13 +59,13 @@ pub fn source_name(fsname: &str) -> String {
     name
 }
 
-/// Returns the mount that a path walk to `path` ends in, if `path` is a mountpoint. Fails where the table of mounts
-/// can't be read.
+/// Returns the mount that a path walk to `path` ends in, if `path` is a mountpoint. Fails if the table of mounts can't
+/// be read.
 pub(super) fn topmost_at(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(find_topmost(&entries()?, path).cloned())
 }
 
-/// Returns the whole mount table; lines that can't be read are left out. Fails where `/proc` can't be read.
+/// Returns the whole mount table; lines that can't be read are left out. Fails if `/proc` can't be read.
 pub(super) fn entries() -> io::Result<Vec<MountEntry>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     Ok(table.split(|&b| b == b'\n').filter_map(parse_line).collect())
@@ -124,8 +124,8 @@ fn octal_byte(digits: &[u8]) -> Option<u8> {
 
 /// Returns `path` absolute and without links, also when a dead mount sits on it.
 ///
-/// Some C libraries ask the last component for its attributes; a dead mount answers that with ENOTCONN, so then the parent
-/// alone is resolved. Fails as realpath(3) does: `NotFound` where nothing is at `path`.
+/// Some C libraries ask the last component for its attributes; a dead mount answers that with ENOTCONN, so then the
+/// parent alone is resolved. Fails like realpath(3): `NotFound` if nothing is at `path`.
 pub(super) fn absolute_path(path: &Path) -> io::Result<PathBuf> {
     match std::fs::canonicalize(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {

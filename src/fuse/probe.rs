@@ -34,8 +34,8 @@ pub(super) fn open_path_only(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Returns the identity of the mount that `directory` is on. Its mount is 0 where the kernel gives no unique number.
-/// Fails as statx(2) does.
+/// Returns the identity of the mount that `directory` is on. Its mount is 0 if the kernel gives no unique number. Fails
+/// like statx(2).
 pub(super) fn identity(directory: &OwnedFd) -> io::Result<Identity> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
     let mask = StatxFlags::MNT_ID | MNT_ID_UNIQUE;
@@ -65,10 +65,10 @@ pub(super) enum ProbeAnswer {
 
 /// Asks the file system at `path` for fresh attributes of that directory, and waits no longer than `limit`.
 ///
-/// A child process does the asking, since a thread that waits for a FUSE reply can't be ended, and would keep this process from
-/// ending. The child closes every descriptor that it inherits: a copy of `/dev/fuse` in it would keep a dead connection
-/// alive. No answer within `limit` is `ProbeAnswer::Silent`. Fails where no child can be started, or `path` holds a
-/// NUL.
+/// A child process does the asking, since a thread that waits for a FUSE reply can't be ended, and would keep this
+/// process from ending. The child closes every descriptor that it inherits: a copy of `/dev/fuse` in it would keep a
+/// dead connection alive. No answer within `limit` is `ProbeAnswer::Silent`. Fails if no child can be started, or
+/// `path` holds a NUL.
 pub(super) fn probe(path: &Path, limit: Duration) -> io::Result<ProbeAnswer> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let (mut result_pipe, writer) = io::pipe()?;
@@ -126,8 +126,8 @@ unsafe fn report(path: &CStr, result_pipe: BorrowedFd<'_>) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Waits until `fd` can be read or is at its end; false when `limit` is over first. Fails as poll(2) does, but not for
-/// an interruption.
+/// Waits until `fd` can be read or is at its end; false when `limit` is over first. Fails like poll(2), but not for an
+/// interruption.
 pub fn readable_within(fd: &impl AsFd, limit: Duration) -> io::Result<bool> {
     let end = Instant::now() + limit;
     loop {

@@ -23,7 +23,7 @@ pub fn available_memory_bytes() -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Returns the supplementary groups of a process or thread, as long as it lives; none where it does not, or is of
+/// Returns the supplementary groups of a process or thread, as long as it lives; `None` if it does not, or is of
 /// another PID namespace (0).
 pub fn supplementary_groups(pid: u32) -> Option<Vec<u32>> {
     // The kernel tells 0 for a process of a namespace that is not ours.
@@ -33,7 +33,7 @@ pub fn supplementary_groups(pid: u32) -> Option<Vec<u32>> {
 }
 
 /// Has what this process has open, beside the three standard streams, not be open in programs that it starts from now
-/// on. Fails where `/proc/self/fd` can't be read; some may be marked then.
+/// on. Fails if `/proc/self/fd` can't be read; some may be marked then.
 pub fn close_at_exec() -> io::Result<()> {
     for entry in fs::read_dir("/proc/self/fd")? {
         let Some(fd) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };

@@ -148,7 +148,7 @@ pub(super) fn answer_write(reply: ReplyWrite, outcome: Result<u32, Errno>) {
     }
 }
 
-/// Replies with the length where `size` is 0, and with ERANGE where the caller has too little room.
+/// Replies with the length where `size` is 0, and with ERANGE if the caller has too little room.
 pub(super) fn answer_xattr(reply: ReplyXattr, size: u32, outcome: Result<Vec<u8>, Errno>) {
     match outcome {
         Ok(bytes) if size == 0 => reply.size(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),

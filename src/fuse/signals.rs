@@ -31,8 +31,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts to watch: `deliver` is called on a thread of its own with each signal's number. Fails where a thread or a
-    /// pipe can't be made, where as many watchers run as may, or where the handlers can't be set.
+    /// Starts to watch: `deliver` is called on a thread of its own with each signal's number. Fails if a thread or a
+    /// pipe can't be made, where as many watchers run as may, or if the handlers can't be set.
     pub fn start(deliver: impl Fn(i32) + Send + 'static) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let thread =

@@ -21,8 +21,8 @@ const POLL: Duration = Duration::from_millis(10);
 /// A living file system answers for its root much faster than this.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Unmounts the engramfs mount at `mountpoint`, and waits for its process to end: up to ten minutes, of one that has
-/// closed the connection 10 s. `waiting` is told now and again that this takes time.
+/// Unmounts the engramfs mount at `mountpoint`, and waits for its process to end: up to ten minutes, or 10 s once it
+/// has closed the connection. Calls `waiting` from time to time.
 ///
 /// Anything else that is mounted there is left alone (`NotOurs`). A mount in use is `InUse`, unless `lazy`: then it leaves the tree at
 /// once, and its process ends when the last user has gone, which is not waited for.

@@ -86,7 +86,7 @@ impl<'a> GrowingGraph<'a> {
         }
     }
 
-    /// Goes through the links that a node has now, in the order of its list.
+    /// Iterates over the links that a node has now, in the order of its list.
     pub fn neighbours(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         self.list(node).iter().map(|&near| u32::from_le_bytes(near))
     }
@@ -166,7 +166,7 @@ impl<'a> GrowingGraph<'a> {
         }
     }
 
-    /// Tells whether a finished list can take one more link and keep its last slot.
+    /// Returns whether a finished list can take one more link and keep its last slot.
     pub fn has_room(&self, node: u32) -> bool {
         usize::from(self.counts[node as usize]) < self.links_kept
     }
@@ -194,8 +194,7 @@ impl<'a> GrowingGraph<'a> {
         }
     }
 
-    /// Takes saved lists back: for each node the number of its links, and the links. Tells whether
-    /// they make sense.
+    /// Restores saved lists: for each node the number of its links, and the links. Returns whether they are valid.
     pub fn restore(&mut self, mut saved: &[[u8; 4]]) -> bool {
         for node in 0..self.counts.len() as u32 {
             let Some((count, rest)) = saved.split_first() else {

@@ -138,7 +138,7 @@ impl Hierarchy {
         }
     }
 
-    /// Returns the places that one place of a level links to; empty where the bytes make no sense.
+    /// Returns the places that one place of a level links to; empty if the bytes make no sense.
     fn list<'a>(&self, section: &'a [u8], level: usize, place: u32) -> &'a [[u8; 4]] {
         let (found, place) = (self.offsets[level], place as usize);
         // Checked here, since `u32s_at` would read on into what follows the offsets of the level.
@@ -155,7 +155,7 @@ impl Hierarchy {
         u32s_at(section, found.links_at + start * 4, end - start)
     }
 
-    /// Returns the node at a place of a level; none behind the last member or the end of the bytes.
+    /// Returns the node at a place of a level; none after the last member or the end of the bytes.
     fn member(&self, section: &[u8], level: usize, place: u32) -> Option<u32> {
         self.number(section, self.offsets[level].members_at, level, place)
     }
@@ -166,8 +166,8 @@ impl Hierarchy {
         all.get(place as usize).map(|&number| u32::from_le_bytes(number))
     }
 
-    /// Gives the nodes of all levels other numbers: node n gets `renumbered[n]`, or 0 where there are fewer. `section`
-    /// is the one that was opened; places, links and the entry stay.
+    /// Gives the nodes of all levels other numbers: node n gets `renumbered[n]`, or 0 if there are fewer. `section` is
+    /// the one that was opened; places, links and the entry stay.
     pub fn renumber(&self, section: &mut [u8], renumbered: &[u32]) {
         for place in &self.offsets[..self.levels] {
             for at in (place.members_at..).step_by(4).take(place.members) {

@@ -182,7 +182,7 @@ impl<B: AsRef<[u8]>> Graph<B> {
         floor
     }
 
-    /// Returns the row of a node; none behind the last node, or where damage gives a number that no row has.
+    /// Returns the row of a node; none after the last node, or where damage gives a number that no row has.
     #[inline]
     fn row(&self, node: u32) -> Option<u32> {
         self.row_numbers().get(node as usize).map(|&row| u32::from_le_bytes(row)).filter(|&row| row < self.rows)
@@ -228,7 +228,7 @@ impl<B: AsRef<[u8]>> Adjacency for Graph<B> {
     }
 }
 
-/// What [`freeze`] writes a graph of, but for links and coarse copies, which its `fill` puts in place.
+/// What [`freeze`] writes a graph of, except for links and coarse copies, which its `fill` puts in place.
 pub(super) struct GraphParts<'a> {
     /// Rows of the segment, those without a vector too: what [`Graph::rows`] tells, and a bound on `nodes`.
     pub rows: usize,

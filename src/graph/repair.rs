@@ -25,7 +25,7 @@ impl GraphBuilder<'_> {
         }
     }
 
-    /// Sees to it that every node can be reached from every other.
+    /// Adds links until every node can be reached from every other.
     pub(super) fn repair_connectivity(&mut self) {
         // Forwards before backwards: the last slot of each list is kept for the second, and the first may still use the
         // others.

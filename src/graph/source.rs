@@ -22,7 +22,7 @@ impl<'a> VectorRows<'a> {
         self.norms.len().min(self.scales.len()).min(whole).min(ROWS_MAX)
     }
 
-    /// Tells whether [`VectorRows::len`] is 0: a graph of that finds nothing.
+    /// Returns whether [`VectorRows::len`] is 0: a graph of that finds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

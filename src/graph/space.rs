@@ -53,7 +53,7 @@ impl<'a> VectorSpace<'a> {
         CoarseRows::new(&self.coarse, self.rows.dim)
     }
 
-    /// Returns a node as a query that finds what lies near to it.
+    /// Returns a node as a query for its neighbours.
     pub fn query(&self, node: u32) -> CoarseQuery {
         CoarseQuery::new(self.metric, self.source(node))
     }

@@ -20,7 +20,7 @@ pub(super) trait Visibility {
     /// Asks memory for what [`Visibility::is_visible`] reads.
     fn prefetch(&self, node: u32);
 
-    /// Tells whether a node may be found. Asked some time after `prefetch`, when memory has answered.
+    /// Returns whether a node may be found. Asked some time after `prefetch`, when memory has answered.
     fn is_visible(&self, node: u32) -> bool;
 
     /// Whether every node may be found, so that none has to be asked for.
@@ -274,7 +274,7 @@ impl WalkScratch {
         self.unfiltered = unseen;
     }
 
-    /// Tells whether a node is to be followed, and to be kept where it is visible.
+    /// Returns whether a node is to be followed, and to be kept where it is visible.
     #[inline]
     fn admits(&self, ranked: RankedNode, beam: Beam) -> bool {
         match self.best.peek() {
@@ -315,7 +315,7 @@ impl WalkScratch {
         }
     }
 
-    /// Tells whether one goes where one comes: there are `most`, or `least` of which one is below the floor.
+    /// Returns whether one goes where one comes: there are `most`, or `least` of which one is below the floor.
     #[inline]
     fn is_full(&self, beam: Beam) -> bool {
         self.best.len() >= beam.kept_max

@@ -27,7 +27,7 @@ pub struct ReplayedFiles {
     /// The last file that counts, and those before it of which no frame tells that they were flushed.
     last: Replay,
     unflushed: Vec<Replay>,
-    /// None where the last file ends with a whole frame.
+    /// `None` if the last file ends with a whole frame.
     torn: Option<TornTail>,
     /// Later files, which hold nothing that counts.
     dropped: Vec<u64>,
@@ -36,7 +36,7 @@ pub struct ReplayedFiles {
 impl<'a> JournalFiles<'a> {
     /// Lists the files from number `first` on.
     ///
-    /// [`JournalError::Damaged`] where the file of that number is missing, or one between it and the last.
+    /// [`JournalError::Damaged`] if the file with that number is missing, or one between it and the last.
     pub fn list(disk: &'a Arc<dyn Disk>, first: u64) -> Result<JournalFiles<'a>, JournalError> {
         let io = |path: String| move |source| JournalError::Io { path, what: "listed", source };
         let names = disk.list(FOLDER).map_err(io(FOLDER.to_owned()))?;
@@ -66,8 +66,8 @@ impl<'a> JournalFiles<'a> {
     /// Calls `each` as [`Replay::for_each_frame`] does, with the frames of all files in order. `writing` says whether the journal
     /// will be continued.
     ///
-    /// An error of `each` ends it and is returned. [`JournalError::Damaged`] where a bad frame was flushed, or a file
-    /// does not begin where the one before it ends, or a frame has a code of a later version that may not be skipped.
+    /// An error of `each` ends it and is returned. [`JournalError::Damaged`] if a bad frame was flushed, or a file does
+    /// not begin where the one before it ends, or a frame has a code of a later version that may not be skipped.
     pub fn replay<E: From<JournalError>>(
         &self,
         writing: bool,
@@ -133,8 +133,8 @@ impl<'a> JournalFiles<'a> {
 }
 
 impl ReplayedFiles {
-    /// Returns the bytes behind the last whole frame; they were never acknowledged as synced. None where it ends
-    /// the file.
+    /// Returns the bytes after the last whole frame; they were never acknowledged as synced. `None` if it ends the
+    /// file.
     pub fn torn_tail(&self) -> Option<&TornTail> {
         self.torn.as_ref()
     }

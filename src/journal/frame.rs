@@ -108,7 +108,7 @@ impl FrameKind {
 pub struct FrameHeader {
     /// What the frame is for; its code is the first byte.
     pub kind: FrameKind,
-    /// Bytes of the payload, which may lie behind the end of a torn file.
+    /// Bytes of the payload, which may lie past the end of a torn file.
     pub length_bytes: usize,
     /// Offset in the same file that was known to be flushed when the frame was written.
     pub flushed_to: u64,
@@ -121,7 +121,7 @@ pub struct FrameHeader {
 pub enum FrameChecksum {
     /// BLAKE3 of the bytes alone, in files without a salt.
     Unkeyed,
-    /// BLAKE3 with a key of the file, over the frame's offset and the bytes: a copy of a frame is none anywhere else.
+    /// BLAKE3 with the file's key, over the frame's offset and the bytes, so that a frame copied elsewhere is invalid.
     Keyed([u8; blake3::KEY_LEN]),
 }
 
@@ -215,7 +215,7 @@ impl FrameChecksum {
     }
 }
 
-/// Returns the head of a frame of content, and what is behind it. None where the payload is shorter than the length of
+/// Returns the head of a frame of content, and what is behind it. `None` if the payload is shorter than the length of
 /// the head says.
 pub fn split_content(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     // The length is of untrusted bytes at this point; both splits fail where it says more than there is.

@@ -33,7 +33,7 @@ struct UnflushedTail {
     /// End of the last frame that is not a mark: what callers wait for to be durable.
     data_end: u64,
     append_error: Option<String>,
-    /// Set while a frame is written: where a panic leaves it so, half of one may stand behind the last.
+    /// Set while a frame is written: where a panic leaves it so, half of one may stand after the last.
     is_writing: bool,
     /// Set once the file takes no more marks, so that its flushed bytes are its last.
     is_finished: bool,
@@ -185,7 +185,7 @@ impl Journal {
         self.tail().length
     }
 
-    /// Returns the file, for reading content where it stands.
+    /// Returns the file, for reading content in place.
     pub fn file(&self) -> &Arc<dyn DiskFile> {
         &self.file
     }
@@ -202,8 +202,8 @@ impl Journal {
 
     /// Appends a frame of content, with what vouches for it, and returns the position of the content in the file.
     ///
-    /// The check of the frame covers `head` alone; who reads it compares `content` with `chunk_hashes`. Fails as
-    /// [`Journal::append`] does.
+    /// The check of the frame covers `head` alone; whoever reads it compares `content` with `chunk_hashes`. Fails like
+    /// [`Journal::append`].
     pub fn append_content(&self, head: &[u8], content: &[u8], chunk_hashes: &[u8]) -> Result<u64, JournalError> {
         let length = (head.len() as u32).to_le_bytes();
         let mut tail = self.tail();
@@ -294,7 +294,7 @@ impl Journal {
     /// Begins this file behind the one before it, to which nothing is appended any more. That one need not be flushed
     /// yet: a flush of this one flushes it first.
     ///
-    /// Does nothing for the first file. Fails as [`Journal::append`] does.
+    /// Does nothing for the first file. Fails like [`Journal::append`].
     pub fn begin(&self) -> Result<(), JournalError> {
         let Some(before) = self.previous.lock().clone() else { return Ok(()) };
         // `stop_marks` has that file take no more marks: one behind the length that is told here would pass for damage.
@@ -310,7 +310,7 @@ impl Journal {
 
     /// Makes the whole file durable, and takes no more marks.
     ///
-    /// Fails as [`Journal::sync`] does.
+    /// Fails like [`Journal::sync`].
     pub fn finish(&self) -> Result<(), JournalError> {
         let length = self.stop_marks();
         self.flush_up_to(length).map(|_| ())
@@ -318,7 +318,7 @@ impl Journal {
 
     /// Returns once the file before this one is on the device, and notes it in this one.
     ///
-    /// Where the flush of that one fails, this one takes no more writes either.
+    /// If the flush of that one fails, this one takes no more writes either.
     pub fn flush_previous(&self) -> Result<(), JournalError> {
         let Some(before) = self.previous.lock().clone() else { return Ok(()) };
         if let Err(error) = before.finish() {
@@ -342,10 +342,10 @@ impl Journal {
     /// Returns once everything below `end` is on the device, and whether this call flushed it.
     ///
     /// This is the group commit. The first caller to find no flush running becomes the leader and syncs for everybody;
-    /// who comes meanwhile waits for `flushed`. The leader reads the length only after it became the leader, so its sync
-    /// covers every frame that was appended until then. A waiter whose frame came later finds `flushed_to` still below its
-    /// `end`, and one such waiter leads the next flush. Under load each sync thus carries all commits that arrived
-    /// during the one before it, without a timer.
+    /// whoever comes meanwhile waits for `flushed`. The leader reads the length only after it became the leader, so its
+    /// sync covers every frame that was appended until then. A waiter whose frame came later finds `flushed_to` still
+    /// below its `end`, and one such waiter leads the next flush. Under load each sync thus carries all commits that
+    /// arrived during the one before it, without a timer.
     fn flush_up_to(&self, end: u64) -> Result<bool, JournalError> {
         self.flush_previous()?;
         let mut flush = self.flush();

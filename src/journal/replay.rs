@@ -32,7 +32,7 @@ fn is_possible(header: &FrameHeader, offset: u64, frames_start: u64) -> bool {
 pub struct Frame<'a> {
     /// What it is for.
     pub kind: FrameKind,
-    /// Where it begins in the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
     /// Its payload; the check held, which of content covers the head alone.
     pub payload: &'a [u8],
@@ -47,10 +47,10 @@ impl Frame<'_> {
     }
 }
 
-/// What was found behind the last whole frame.
+/// What was found after the last whole frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
-    /// Where the last whole frame ends.
+    /// Offset in bytes at which the last whole frame ends.
     pub offset: u64,
     /// How many bytes follow it.
     pub bytes: u64,
@@ -77,12 +77,12 @@ pub struct Replay {
 impl Replay {
     /// Opens the file with that number for reading alone.
     ///
-    /// [`JournalError::Damaged`] where its first bytes are not those of a journal file of that number.
+    /// [`JournalError::Damaged`] if its first bytes are not those of a journal file with that number.
     pub fn open(disk: &Arc<dyn Disk>, number: u64) -> Result<Replay, JournalError> {
         Replay::new(number, disk.open(&Journal::file_path(number)))
     }
 
-    /// Opens the file with that number to continue it after the replay. Fails as [`Replay::open`] does.
+    /// Opens the file with that number to continue it after the replay. Fails like [`Replay::open`].
     pub fn open_to_continue(disk: &Arc<dyn Disk>, number: u64) -> Result<Replay, JournalError> {
         Replay::new(number, disk.open_write(&Journal::file_path(number)))
     }
@@ -116,8 +116,8 @@ impl Replay {
         self.is_previous_flushed
     }
 
-    /// Returns how many bytes the file before this one had when this one began; nothing where no frame says so. A frame
-    /// that is not whole says nothing. Fails with `JournalError::Io` where the file can't be read.
+    /// Returns how many bytes the file before this one had when this one began; `None` if no frame says so. A frame
+    /// that is not whole says nothing. Fails with `JournalError::Io` if the file can't be read.
     pub(super) fn length_before(&mut self) -> Result<Option<u64>, JournalError> {
         let FileHeader { frames_start: start, checksum } = self.header;
         let Some(header) = self.frame_header(start)?.filter(|header| header.kind == FrameKind::Begin) else {
@@ -159,12 +159,12 @@ impl Replay {
         &self.path
     }
 
-    /// Calls `each` with every whole frame in order, and returns the bytes behind the last one. `each` returns false,
+    /// Calls `each` with every whole frame in order, and returns the bytes after the last one. `each` returns false,
     /// and does nothing, where a frame's content is not the one that was written: such a frame is not whole.
     ///
-    /// `synced` is an offset below which the file is known from elsewhere to be whole. A bad frame below it, or below
-    /// what any later frame tells, or before a clean end, is damage. A kind that a later version wrote is passed over
-    /// or is damage, as its code says. An error of `each` ends it and is returned.
+    /// `synced` is a byte offset up to which the file is known to be whole. A bad frame below it, below the offset in
+    /// any later frame, or before a clean end, is damage. A frame of a later version is skipped or is damage, depending
+    /// on its code. An error of `each` is returned at once.
     pub fn for_each_frame<E: From<JournalError>>(
         &mut self,
         synced: u64,

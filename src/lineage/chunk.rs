@@ -40,7 +40,7 @@ impl EntryChunkWriter {
         self.count += 1;
     }
 
-    /// Returns how many entries it has. With none it has no bytes either: the head is written with the first.
+    /// Returns the number of entries. Without entries it has no bytes: the head is written with the first one.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -52,7 +52,7 @@ impl EntryChunkWriter {
 }
 
 /// Reads the entries of a chunk, the first of which has the number `seq`. Their hashes are worked out here, and their
-/// signatures are not checked. [`CodecError::Number`] where an entry names fields that are not there yet.
+/// signatures are not checked. [`CodecError::Number`] if an entry names fields that are not there yet.
 pub fn read_entry_chunk(bytes: &[u8], mut seq: u64) -> Result<Vec<SignedEntry>, CodecError> {
     let mut input = Reader::new(bytes);
     let (mut prev, key) = (input.hash()?, input.hash()?);

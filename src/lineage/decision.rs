@@ -94,13 +94,13 @@ pub struct Decision {
     pub child: Option<Hash>,
     /// The version in the parent, unless it was deleted there.
     pub parent: Option<Hash>,
-    /// Which side was taken; none when it waits for `resolve`.
+    /// Which side was taken; `None` if it waits for `resolve`.
     pub decision: Option<Side>,
     /// Of a file whose lines or entries were joined: the first of those that were not kept.
     pub lost: Vec<LostPart>,
     /// How many more were not kept than [`Decision::lost`] has.
     pub lost_more: u64,
-    /// Why a file did not merge by its kind; none where it did.
+    /// Why a file did not merge by its kind; `None` if it did.
     pub note: Option<Arc<str>>,
     /// The id that the child's version of a record has in the result, where both are kept.
     pub kept_as: Option<Arc<str>>,
@@ -151,7 +151,7 @@ impl Decision {
         self.write_form_without_versions(out, form);
     }
 
-    /// Appends the stored bytes of all but id and versions, for whoever refers to the versions in another way.
+    /// Appends the stored bytes without id and versions, for a caller that stores those itself.
     pub fn write_without_versions(&self, out: &mut Writer) {
         self.write_form_without_versions(out, EntryForm::Stored);
     }
@@ -210,7 +210,7 @@ impl Decision {
     }
 
     /// Returns the form in results, `conflicts` and lineage: `kind` (`record` or `file`), `id` or `path`, the hashes
-    /// `base`, `child` and `parent`, null where a side has none, and `decision`, null while there is none; `lost` with
+    /// `base`, `child` and `parent`, null if a side has none, and `decision`, null while there is none; `lost` with
     /// `lost_more`, `kept_as` and `note` only where there is something in them.
     pub fn to_json(&self) -> Value {
         let version = |hash: Option<Hash>| hash.map(|hash| hash.to_string());

@@ -12,15 +12,15 @@ static CONTEXT: Context = Context::new("engramfs 2026 lineage entry v1");
 /// How many items a step put and deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Records written, new ones and later versions alike.
+    /// How many records were written, new or not.
     pub put: u64,
-    /// Records deleted; one that was not there does not count.
+    /// How many records were deleted; missing ones do not count.
     pub deleted: u64,
-    /// Paths of files that differ afterwards.
+    /// How many paths in `files/` differ afterwards.
     pub files: u64,
 }
 
-/// What is particular to one kind of step.
+/// Details whose meaning depends on the step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// The branch whose proposal it is about, a checkpoint's label, a setting's name, the name before a renaming, the
@@ -29,19 +29,19 @@ pub struct Detail {
     /// What was said of a proposal, a checkpoint's text, a setting's value, a refusal's reason, the owner that a branch
     /// was given, the hash of the last entry that was moved out, the verb that took entries back.
     pub text: Option<Arc<str>>,
-    /// The strategy of the branch that received a merge; none for steps that merge nothing.
+    /// The strategy of the branch that received a merge; `None` for steps that merge nothing.
     pub strategy: Option<Strategy>,
     /// A merge's conflicts with their decisions; the versions that a purge took out, each as the base.
     pub conflicts: Vec<Decision>,
-    /// What a merge, promote, pull or revert rested on; none for all other steps.
+    /// The states that a merge, promote, pull or revert was based on; `None` for all other steps.
     pub merge: Option<MergeDetail>,
     /// The first records by id, and files by path with `files/` in front, that changed: at most [`ITEMS_MAX`].
     pub items: Vec<Arc<str>>,
-    /// The plan that was approved of or rejected; that of a merge is in [`MergeDetail::plan`].
+    /// The plan that was approved or rejected. For a merge see [`MergeDetail::plan`].
     pub plan: Option<Hash>,
 }
 
-/// Items that an entry names at most.
+/// The most items that an entry names.
 pub const ITEMS_MAX: usize = 20;
 /// Bytes of all of them together at most.
 const ITEMS_BYTES_MAX: usize = 1024;
@@ -50,16 +50,16 @@ const HAS_MERGE: u8 = 1;
 const HAS_ITEMS: u8 = 2;
 const HAS_PLAN: u8 = 4;
 
-/// What a merge, promote or pull rested on, and what it left out.
+/// The states that a merge, promote or pull was based on, and what it left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergeDetail {
     /// The branch's head before; in a revert that of the state before the entries.
     pub child_head: Hash,
     /// Its parent's head before; in a revert the branch's own.
     pub parent_head: Hash,
-    /// The hash of what it took and decided, by which approvals and dry runs name it.
+    /// The hash of all that it took and decided, as in approvals and dry runs.
     pub plan: Hash,
-    /// The paths that a rule left out, each with `files/` in front.
+    /// The paths left out by a rule, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
 }
 
@@ -88,8 +88,8 @@ impl Detail {
         Detail { items, ..Detail::default() }
     }
 
-    /// Returns the uid to which an operation gave a branch: an entry `owner`, or a fork for another user. None for all
-    /// others, whose text means something else.
+    /// Returns the uid to which an operation gave a branch: an entry `owner`, or a fork for another user. `None` for
+    /// all others, whose text means something else.
     pub fn owner(&self, op: EntryOp) -> Option<u32> {
         let tells = matches!(op, EntryOp::Fork | EntryOp::Owner);
         self.text.as_deref().filter(|_| tells).and_then(|text| text.parse().ok())
@@ -101,13 +101,13 @@ impl Detail {
 pub struct Entry {
     /// Its number in the store, from 1.
     pub seq: u64,
-    /// What was done, on which the meaning of label and text depends.
+    /// The step. It decides what label and text of the detail mean.
     pub op: EntryOp,
     /// Name path of the branch that acted or was acted upon.
     pub branch: Arc<str>,
     /// The branch's number: the `seq` of the entry that made it.
     pub branch_id: u64,
-    /// Name path of the branch's parent; none for a root branch.
+    /// Name path of the branch's parent; `None` for a root branch.
     pub parent: Option<Arc<str>>,
     /// The parent's number, 0 for none.
     pub parent_id: u64,
@@ -120,17 +120,17 @@ pub struct Entry {
     pub session: Arc<str>,
     /// The branch's `config/task`; empty for none.
     pub task: Arc<str>,
-    /// The uid of the caller, or of who wrote the files that it commits.
+    /// Uid of the caller, or of the user who wrote the committed files.
     pub uid: u32,
     /// Head of the branch's base at that moment.
     pub base: Hash,
-    /// Head that the step led to: the branch's, and after a merge or promote the parent's.
+    /// Head after the step: that of the branch, or after a merge or promote that of the parent.
     pub head: Hash,
     /// What changed; all 0 for steps that change no content.
     pub counts: Counts,
     /// What is particular to the kind of step.
     pub detail: Detail,
-    /// Hash of the stored bytes of the log record, of which a replay makes this entry again.
+    /// Hash of the stored log record, from which a replay makes the same entry.
     pub log_record: Hash,
     /// Hash of the entry before in the store.
     pub prev: Hash,
@@ -139,7 +139,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns the uid to which the step gave the branch; none where it gave it to nobody.
+    /// Returns the uid to which the step gave the branch; `None` if it gave it to nobody.
     pub fn owner(&self) -> Option<u32> {
         self.detail.owner(self.op)
     }
@@ -161,8 +161,8 @@ impl Entry {
         Hash::digest(&CONTEXT, &self.canonical_bytes())
     }
 
-    /// Tells whether the branch of that number has another state behind the entry than before it, by the operation: a merge gives
-    /// one to the parent alone, and a purge, which changes the states that there are, to nobody.
+    /// Returns whether the operation changed the state of the branch with that number. A merge changes only that of the
+    /// parent. A purge changes none: it rewrites existing states.
     pub fn changes_state(&self, branch_id: u64) -> bool {
         let (is_own, is_from_child) = (self.branch_id == branch_id, self.parent_id == branch_id);
         match self.op.new_state() {
@@ -219,7 +219,7 @@ impl Detail {
     }
 }
 
-/// An entry with its hash, and the signature over that: what is stored of a step.
+/// An entry with its hash and the signature over it, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedEntry {
     /// What was hashed and signed.
@@ -231,14 +231,14 @@ pub struct SignedEntry {
 }
 
 impl SignedEntry {
-    /// Hashes and signs an entry, of which nothing is checked.
+    /// Hashes and signs an entry. Its fields are not checked.
     pub fn sign(entry: Entry, key: &Key) -> SignedEntry {
         let hash = entry.hash();
         let signature = key.sign(&hash);
         SignedEntry { entry, hash, signature }
     }
 
-    /// Returns whether hash and signature belong to the entry. That it follows the one before is not looked at.
+    /// Returns whether hash and signature belong to the entry. Whether it follows the one before is not checked.
     pub fn verifies(&self, key: &PublicKey) -> bool {
         self.entry.hash() == self.hash && key.verifies(&self.hash, &self.signature)
     }

@@ -231,12 +231,12 @@ impl EntryOp {
         self.spec().is_parent_event
     }
 
-    /// Tells whether the line that the parent's `events.jsonl` has of it leaves the head out.
+    /// Returns whether the line that the parent's `events.jsonl` has of it leaves the head out.
     pub(super) const fn hides_head(self) -> bool {
         self.spec().hides_head
     }
 
-    /// Returns what the line of `events.jsonl` shows of an entry's text; none where it leaves the text out.
+    /// Returns what the line of `events.jsonl` shows of an entry's text; `None` if it leaves the text out.
     pub(super) fn event_text(self, text: &str) -> Option<&str> {
         match self.spec().event_text {
             EventText::Whole => Some(text),
@@ -245,17 +245,17 @@ impl EntryOp {
         }
     }
 
-    /// Returns which branches have another state behind such a step than before it.
+    /// Returns which branches change their state by such a step.
     pub(super) const fn new_state(self) -> NewState {
         self.spec().effect.new_state
     }
 
-    /// Tells whether users take such a step back as a whole, so that the state before it is kept as long as any other.
+    /// Returns whether users take back such a step as a whole. The state before it is then kept as long as any other.
     pub const fn is_taken_back_whole(self) -> bool {
         self.spec().effect.is_taken_back_whole
     }
 
-    /// Tells whether such a step puts other content in the place of a branch's, which users may have open.
+    /// Returns whether such a step puts other content in the place of a branch's, which users may have open.
     pub const fn replaces_content(self) -> bool {
         self.spec().effect.replaces_content
     }

@@ -95,7 +95,7 @@ impl Key {
 pub struct MacKey([u8; 32]);
 
 impl MacKey {
-    /// Returns the code of a message, which is `parts` one after the other, behind what came before it.
+    /// Returns the code of a message, the concatenation of `parts`, chained to the code before it.
     pub fn mac(&self, before: &Hash, parts: &[&[u8]]) -> Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(&before.0);

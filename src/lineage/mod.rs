@@ -5,7 +5,7 @@
 //!
 //! Reading entries back fails with a [`CodecError`](crate::object::CodecError) for bytes that no version wrote so, and
 //! for codes of a later one. It proves nothing: [`SignedEntry::verifies`] does, for one entry and its signature, and
-//! that each `prev` is the hash of the entry before is for who reads them in order.
+//! that each `prev` is the hash of the entry before is for whoever reads them in order.
 //!
 //! ```
 //! use engramfs::lineage::{Counts, Detail, Entry, EntryOp, Key, PublicKey, SignedEntry};

@@ -59,7 +59,7 @@ impl SharedFields {
 }
 
 impl SignedEntry {
-    /// Appends what the entry has beside [`SharedFields`], its number, and the hash of the entry before.
+    /// Appends all fields of an entry except [`SharedFields`], its number, and the hash of the entry before.
     pub fn write_unshared_fields(&self, out: &mut Writer) {
         let entry = &self.entry;
         out.raw(&self.signature).byte(entry.op.code()).signed(entry.time.0).hash(&entry.head);

@@ -19,7 +19,7 @@ pub enum Strategy {
     /// the child.
     #[default]
     NewestWins,
-    /// Of two records that both sides added under one id both are kept, the child's under another id; else as
+    /// Of two records that both sides added under one id both are kept, the child's under another id; else like
     /// [`Strategy::NewestWins`].
     KeepBoth,
     /// The merge is refused until each conflict is resolved by `resolve`.
@@ -43,7 +43,7 @@ impl Strategy {
         }
     }
 
-    /// Returns the side that is taken where the child changed at one time and the parent at another; none where a person
+    /// Returns the side that is taken where the child changed at one time and the parent at another; `None` if a person
     /// decides.
     ///
     /// ```
@@ -74,7 +74,7 @@ impl Strategy {
         }
     }
 
-    /// Returns the word for it, as `config/strategy`, rules and entries have it.
+    /// Returns its name in `config/strategy`, rules and entries.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::ChildWins => "child-wins",

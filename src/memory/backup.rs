@@ -21,25 +21,25 @@ use crate::object::TEMP_PREFIX;
 /// Copies that are tried, the first one among them; one is worthless once a seal came in between.
 const COPY_ATTEMPTS_MAX: usize = 20;
 
-/// Copies the store at `store` to `dest`, which must not exist or be an empty folder.
+/// Copies the store at `store` to `dest`, which must not exist or be an empty folder. The store may be in use. Returns
+/// the number of `bytes`, the `tip` and the number of `entries`.
 ///
-/// Segments never change, the manifest is replaced as a whole, and the journal only grows: so a copy of the manifest
-/// first, then of what it names, then of the journal as far as it goes, is a state that the store really had. A seal
-/// meanwhile makes the copy begin again. The copy is verified before it is called done. It holds the signing key.
+/// Segments never change, the manifest is replaced as a whole, and the journal only grows. So a copy of the manifest
+/// first, then of the files it names, then of the journal, is a state that the store really had. If a seal comes in
+/// between, the copy starts again. It is verified at the end, and holds the signing key.
 ///
-/// Kind `NotFound` where there is no store, `Exists` where something is in `dest`, `Invalid` for a place within a
-/// store, `Busy` where it was sealed during each of 20 tries, and those of [`verify`].
+/// Kind `NotFound` if there is no store, `Exists` if something is in `dest`, `Invalid` for a place within a store,
+/// `Busy` if a seal came during each of 20 tries. Otherwise fails like [`verify`].
 pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
     let (bytes, verified) = copy_verified(store, dest)?;
     Ok(json!({ "bytes": bytes, "tip": verified["tip"], "entries": verified["entries"] }))
 }
 
-/// Makes the store in the folder `store`, which must not exist or be empty, out of the copy `backup`, which is verified
-/// first.
+/// Makes a store in the folder `store`, which must not exist or be empty, out of the copy `backup`, which is verified
+/// first and stays unchanged.
 ///
-/// Every file is on disk when this returns, and has the mode that it needs. The copy stays as it is.
-///
-/// Kinds as of [`backup`]; what of `store` was written before a failure stays there.
+/// Every file is durable when this returns, with the permission bits it needs. Fails like [`backup`]; files written to
+/// `store` before a failure stay there.
 pub fn restore(backup: &Path, store: &Path) -> Result<Value, Error> {
     check_paths(backup, store)?;
     verify(backup, &VerifyOptions::default())?;

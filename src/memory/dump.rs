@@ -67,8 +67,8 @@ impl Snapshot {
         self.state.files()
     }
 
-    /// Returns whether it has this very version of a record, provenance included. False where there is no record of
-    /// that id, too. Kind `Io` or `Damaged` where the hash or the provenance of its version can't be read.
+    /// Returns whether it has this very version of a record, provenance included. False where there is no record with
+    /// that id, too. Kind `Io` or `Damaged` if the hash or the provenance of its version can't be read.
     pub fn contains(&self, record: &ImportedRecord) -> Result<bool, Error> {
         let Some(row) = self.state.find(&record.0.id)? else { return Ok(false) };
         Ok(row.hash()? == record.0.hash && row.provenance()? == record.0.provenance)
@@ -76,13 +76,14 @@ impl Snapshot {
 }
 
 impl Memory {
-    /// Returns the state of its parent that a branch was forked from, or joined with last. Fails only with `Gone`,
-    /// where the branch has ended.
+    /// Returns the base of a branch: the state of its parent at the fork, or at the last merge or pull. Fails only with
+    /// `Gone`, if the branch has ended.
     pub fn base(&self, branch: BranchId) -> Result<Snapshot, Error> {
         Ok(Snapshot::new(self.catalog().branch(branch)?.base.clone()))
     }
 
-    /// Returns what was said about a checkpoint. Kind `NotFound` where there is no such checkpoint.
+    /// Returns the text that a checkpoint was taken with, empty for none. Kind `NotFound` if there is no such
+    /// checkpoint.
     pub fn checkpoint_text(&self, branch: BranchId, label: &str) -> Result<Arc<str>, Error> {
         let catalog = self.catalog();
         let checkpoint = catalog.branch(branch)?.checkpoints.get(label);
@@ -96,22 +97,23 @@ pub struct OwnLog {
     pub records: Snapshot,
     /// How many entries it has, the archived ones among them.
     pub entries: u64,
-    /// Entries up to this one are archived; 0 where none is.
+    /// Entries up to this one are archived; 0 if none is.
     pub archived: u64,
 }
 
 impl Memory {
-    /// Returns the shared log that a branch has of its own, if that has entries. Fails only with `Gone`, where the
-    /// branch has ended.
+    /// Returns the shared log that a branch owns; `None` if it uses the log of a branch above, or has no entries yet.
+    /// Fails only with `Gone`, if the branch has ended.
     pub fn own_log(&self, branch: BranchId) -> Result<Option<OwnLog>, Error> {
         let catalog = self.catalog();
         let Some(log) = catalog.branch(branch)?.log else { return Ok(None) };
         Ok(Some(OwnLog::from_branch(catalog.branch(log)?)))
     }
 
-    /// Begins to give a branch without a log one that was written elsewhere. Its entries are given to the
-    /// [`SharedLogImport`], and count once that is finished. Fails as any change may, and with `Gone` where the branch
-    /// has ended.
+    /// Starts an import of a shared log into a branch that has none. Entries are added with [`SharedLogImport::push`],
+    /// and become visible when the import is finished.
+    ///
+    /// Fails like any change, and with `Gone` if the branch has ended.
     pub fn import_log(&self, who: &Actor, owner: BranchId) -> Result<SharedLogImport<'_>, Error> {
         let growth = SharedLogAppend { totals: SharedLogTotals::default(), changes: Vec::new() };
         let command = || Ok(AppendEntries { owner, via: owner, growth });
@@ -121,8 +123,8 @@ impl Memory {
 }
 
 impl Memory {
-    /// Returns the logs of branches that have ended below the one that a branch has of its own, by `NAME@SEQ`. Fails
-    /// only with `Gone`, where the branch has ended.
+    /// Returns the closed logs below a branch that owns a log, by `NAME@SEQ`: each is the log of a branch that has
+    /// ended. Fails only with `Gone`, if the branch has ended.
     pub fn own_closed_logs(&self, branch: BranchId) -> Result<Vec<(Arc<str>, OwnLog)>, Error> {
         let catalog = self.catalog();
         let logs = catalog.branch(branch)?.closed_logs.iter();
@@ -150,8 +152,8 @@ pub struct SharedLogImport<'a> {
 const BATCH_ENTRIES: usize = 16_384;
 
 impl SharedLogImport<'_> {
-    /// Adds an entry, and what is to be remembered of its event. Every 16,384 of both are committed at once. Fails as a
-    /// commit of them does; entries that were committed before stay in the log, uncounted.
+    /// Adds an entry, and what is to be remembered of its event. Every 16,384 of both are committed at once. Fails like
+    /// a commit of them; entries that were committed before stay in the log, uncounted.
     pub fn push(&mut self, entry: ImportedRecord) -> Result<(), Error> {
         if let Some(event) = event_record_in(&entry.0) {
             let version = Version::new(event.0, event.1, entry.0.provenance.clone());
@@ -165,15 +167,15 @@ impl SharedLogImport<'_> {
         self.memory.import_records(&self.who, self.log, std::mem::take(&mut self.batch), &[])
     }
 
-    /// Has the log begin with these entries, of which some are archived; returns its head. Fails as
-    /// [`SharedLogImport::push`] does, and as the entry that counts them.
+    /// Has the log begin with these entries, of which some are archived; returns its head. Fails like
+    /// [`SharedLogImport::push`], and as the entry that counts them.
     pub fn finish(mut self, archived: u64) -> Result<Hash, Error> {
         self.commit()?;
         self.memory.adopt_log(&self.who, self.owner, archived)
     }
 
-    /// Does the same, and has the log be one that was closed, of that name; the branch begins another one. Kind
-    /// `Exists` where a closed log has the name, `Invalid` where it is none
+    /// Does the same, and has the log be one that was closed, with that name; the branch begins another one. Kind
+    /// `Exists` if a closed log has the name, `Invalid` if it is none
     /// ([`check_closed_name`](super::check_closed_name)).
     pub fn finish_closed(self, archived: u64, name: &str) -> Result<Hash, Error> {
         let (memory, who, owner) = (self.memory, self.who.clone(), self.owner);

@@ -31,33 +31,32 @@ const RESERVE_BYTES: u64 = 8 << 20;
 
 /// The clock and the source of randomness that a store is given, and its maker.
 pub struct Environment {
-    /// Tells the present moment; it jumps where somebody sets the system's clock.
+    /// Returns the present time. It jumps if somebody sets the system's clock.
     pub clock: WallClock,
-    /// Tells for how long the machine has been running, with the time it slept: what sets the clock leaves this alone.
+    /// Returns how long the machine has been running, sleep included. Setting the clock does not change it.
     pub uptime: Uptime,
     /// Fills a buffer with random bytes; the signing key and the salts of journal files come from here.
     pub entropy: Entropy,
-    /// Rows of a segment from which on it gets a neighbour graph; beside such a one a quarter of them is
-    /// enough, and what is smaller is scanned.
+    /// How many rows a segment needs for a neighbour graph, by default 8,192; a quarter of that beside a segment that
+    /// has one. Smaller segments are scanned.
     pub graph_rows: u32,
-    /// How long nothing must have been sealed before a graph is begun; what came in many segments
-    /// becomes one first.
+    /// How long after the last seal a graph is begun, by default 5 s. Small segments are merged in that time.
     pub index_delay: Duration,
-    /// How long the maintenance thread must have had nothing to do before it seals also what is a good deal less
-    /// than it waits for otherwise; and how often files are looked for that have outlived their rule.
+    /// How long the maintenance thread must be idle before it seals small amounts, too, and how often it looks for
+    /// expired files. By default 60 s.
     pub idle_interval: Duration,
-    /// How long after a write to files the thread that indexes them waits for more.
+    /// How long after a write to files indexing waits for more writes, by default 200 ms.
     pub file_index_delay: Duration,
-    /// Bytes that are set aside on the disk for deletes, seals and collections when it is full; of a small disk an
-    /// eighth at most. 0 for none.
+    /// Bytes set aside for deletes, seals and collections on a full disk, by default 8 MiB, and at most an eighth of
+    /// the disk. 0 for none.
     pub reserve_bytes: u64,
-    /// Who makes a store that is not there yet, and in whose name threads write entries of their own.
+    /// Who makes a new store, and in whose name background threads write entries.
     pub owner: Actor,
 }
 
 impl Environment {
-    /// Returns the system's clock and randomness, for `owner`. Nothing else in this crate fetches either. `entropy` panics where
-    /// getrandom(2) fails, as keys and salts must not be made of anything else.
+    /// Returns an environment with the system's clock and randomness, for `owner`. Nothing else in this crate reads
+    /// either. `entropy` panics if getrandom(2) fails, as keys and salts must come from it.
     pub fn real(owner: Actor) -> Environment {
         let clock = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

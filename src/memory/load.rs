@@ -39,7 +39,7 @@ pub(super) struct LoadSource<'a> {
 
 /// What [`load`] found. Nothing is written yet, and a torn tail is not cut.
 pub(super) struct LoadedStore {
-    /// What exists behind the last command of the journal.
+    /// What exists after the last command of the journal.
     pub catalog: Catalog,
     /// All entries, those of the journal included.
     pub history: History,
@@ -78,10 +78,10 @@ pub(super) fn retry_across_seals<T>(
     attempt()
 }
 
-/// Reads a store. The signature of the newest entry is checked, and with it the whole chain: each
-/// entry's bytes hold the hash of the one before. Kind `Damaged` where the manifest, a file that it names, or the
-/// journal before its torn tail is not what was written, where a log record breaks a rule, or where the signature of
-/// the newest entry is not the store's. [`OpenError::OtherVersion`] where an entry led to another head when it was written.
+/// Reads a store. The signature of the newest entry is checked, and with it the whole chain: each entry's bytes hold
+/// the hash of the one before. Kind `Damaged` if the manifest, a file that it names, or the journal before its torn
+/// tail is not what was written, where a log record breaks a rule, or if the signature of the newest entry is not the
+/// store's. [`OpenError::OtherVersion`] if an entry led to another head when it was written.
 pub(super) fn load(source: &LoadSource<'_>) -> Result<LoadedStore, Error> {
     let (manifest, stored) = manifest::read(&**source.disk, source.public_key, source.segments, source.trees)?;
     let files = JournalFiles::list(source.disk, manifest.journal)?;

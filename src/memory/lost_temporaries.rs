@@ -23,20 +23,21 @@ const KEPT_MAX: usize = 10_000;
 /// A file in `vectors/` that was no record and is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostTemporary {
-    /// The branch in whose `vectors/` it was; it may have ended since.
+    /// The branch whose `vectors/` held it; it may have ended since.
     pub branch: BranchId,
     /// Uid of its owner, whom the next mount tells.
     pub uid: u32,
-    /// When the mount ended, by which it was lost.
+    /// When the mount ended and the file was lost.
     pub time: Time,
     /// Its name in `vectors/`, as it was created there.
     pub name: String,
 }
 
 impl Memory {
-    /// Keeps what a mount lost at its end, beside what earlier ones lost and nobody has read. At most 10,000 are kept;
-    /// the oldest go first. Nothing is written where `lost` is empty. Kind `Io` or `Damaged` where the file of earlier
-    /// ones can't be read.
+    /// Notes the temporary files that a mount lost at its end, beside those of earlier mounts that nobody has read. At
+    /// most 10,000 are kept; the oldest go first. An empty list writes nothing.
+    ///
+    /// Kind `Io` or `Damaged` if the earlier note can't be read.
     pub fn keep_lost_temporaries(&self, lost: Vec<LostTemporary>) -> Result<(), Error> {
         if lost.is_empty() {
             return Ok(());
@@ -49,8 +50,8 @@ impl Memory {
             .map_err(|error| Error::io("what temporaries were lost could not be written down", error))
     }
 
-    /// Returns what was lost at the ends of mounts, and forgets it where the store can be written. Kind `Damaged` where
-    /// the note is not what was written; it stays then.
+    /// Returns the temporary files that mounts have lost, and removes the note unless the store is read-only. Kind
+    /// `Damaged` if the note is not what was written; it stays then.
     pub fn take_lost_temporaries(&self) -> Result<Vec<LostTemporary>, Error> {
         let lost = self.lost_temporaries()?;
         if !lost.is_empty() && !self.is_read_only() {
@@ -65,7 +66,7 @@ impl Memory {
     }
 }
 
-/// Checks the file, where it is there. Kind `Damaged` where it is not what was written.
+/// Checks the file, where it is there. Kind `Damaged` if it is not what was written.
 pub(in crate::memory) fn verify(disk: &Arc<dyn Disk>, names: &[String]) -> Result<(), Error> {
     if names.iter().any(|name| name == PATH) { read(&read_file(&**disk, PATH)?).map(drop) } else { Ok(()) }
 }

@@ -9,15 +9,14 @@
 //!
 //! - `Gone` for a [`BranchId`] that was merged or discarded, whatever is asked of it;
 //! - `NotFound` for a [`View`] of a checkpoint that is not there, or of an earlier state that is not kept any more;
-//! - `Io` or `Descriptors` where the disk fails, `Damaged` where bytes are not those that were written, of whatever is
-//!   read;
-//! - of whatever changes something `ReadOnly` where the store was opened so, or a flush failed; `Full` where the disk
-//!   or the memory of all users is, `Quota` where the caller's share of them is; `Invalid`, code `clock_jumped`, where
-//!   the clock was set far ahead;
+//! - `Io` or `Descriptors` if the disk fails, `Damaged` if bytes are not those that were written, of whatever is read;
+//! - of whatever changes something `ReadOnly` if the store was opened so, or a flush failed; `Full` if the disk or the
+//!   memory of all users is, `Quota` if the caller's share of them is; `Invalid`, code `clock_jumped`, if the clock was
+//!   set far ahead;
 //! - `WouldWait` on threads that asked for it ([`without_waiting`](crate::sync::without_waiting)), and nothing has
 //!   changed then.
 //!
-//! Where a change fails nothing of it has happened, unless its method says otherwise.
+//! If a change fails nothing of it has happened, unless its method says otherwise.
 //!
 //! Files are changed by one [`FileOp`] at a time and read from a [`Tree`], a value that never changes:
 //!
@@ -130,27 +129,27 @@ use catalog::{BranchRef, Catalog};
 use history::History;
 use transaction::writer::WriterLock;
 
-/// Who acts: the caller's uid, and the name that user has.
+/// Who acts: uid, gid and name of the caller.
 #[derive(Clone, Debug)]
 pub struct Actor {
     /// The effective uid of the calling process.
     pub uid: u32,
-    /// The group; other groups of the user are not known.
+    /// The effective gid; other groups of the user are not known.
     pub gid: u32,
-    /// The user's name; entries have it where `config/agent` is not set.
+    /// The user's name, for entries of branches without `config/agent`.
     pub name: Arc<str>,
 }
 
-/// What a listener is told after something changed: the change is in the catalog by then.
+/// What a listener is told after a change. The catalog already has the change.
 #[derive(Clone)]
 pub struct BranchEvent {
     /// The branch that was changed; after a merge or discard it has ended.
     pub branch: BranchId,
-    /// The parent of that branch, which a merge changed, too; nothing for a root branch.
+    /// The parent of that branch, which a merge changed, too; `None` for a root branch.
     pub parent: Option<BranchId>,
-    /// What was done, in the word of the lineage; `signal` for a change of signals, which has no entry.
+    /// The step as the lineage names it, such as `merge`; `signal` for a change of signals, which has no entry.
     pub op: &'static str,
-    /// The files of branches that others were put in place of: by a merge, promote, pull or rollback.
+    /// The files that a merge, promote, pull or rollback has replaced, by branch.
     pub files: Vec<ReplacedFiles>,
     /// The branch and its parent as they were, to be let go of with no lock held.
     previous: Vec<BranchRef>,
@@ -164,7 +163,7 @@ impl BranchEvent {
         BranchEvent { branch, parent: None, op, files: Vec::new(), previous: Vec::new() }
     }
 
-    /// Returns the name path of the branch before it was changed; none where it was not there.
+    /// Returns the name path of the branch before it was changed; `None` if it was not there.
     pub fn path_before(&self) -> Option<&str> {
         let branch = self.previous.iter().find(|branch| branch.id == self.branch)?;
         Some(&branch.path)
@@ -174,7 +173,7 @@ impl BranchEvent {
 /// A branch's files before and after.
 #[derive(Clone)]
 pub struct ReplacedFiles {
-    /// The branch that the files are of; it may have ended since.
+    /// The branch of the files; it may have ended since.
     pub branch: BranchId,
     /// Its files as they were; a mount has the kernel forget what differs.
     pub before: Tree,
@@ -237,17 +236,20 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns what was found at opening that people should know, such as a torn tail that was cut.
+    /// Returns one line for each problem found at opening that people should know of, such as a torn tail that was cut
+    /// off. Usually empty.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Returns the present moment by the store's clock, which may be before the time of the newest entry.
+    /// Returns the present time by the store's clock. It may be before the time of the newest entry, if the clock was
+    /// set back.
     pub fn now(&self) -> Time {
         (self.environment.clock)()
     }
 
-    /// Returns who holds how much memory, and how much each may; without a limit before [`Memory::limit_memory`].
+    /// Returns the accounts of memory: who holds how many bytes, and how many each may. There is no limit before
+    /// [`Memory::limit_memory`].
     pub fn budget(&self) -> &Arc<MemoryBudget> {
         &self.admission.budget
     }
@@ -260,12 +262,14 @@ impl Memory {
         environment::uuid_v7((self.now().0 / 1_000_000).max(0) as u64, random).into()
     }
 
-    /// Calls `listener` after every change, from the thread that made it and with no lock held.
+    /// Calls `listener` after every change, from the thread that made it and with no lock held. Listeners can't be
+    /// removed.
     pub fn on_change(&self, listener: Listener) {
         self.listeners.lock().push(listener);
     }
 
-    /// Returns how full the store's disk is. Fails with `Error::Disk` where the disk can't be asked.
+    /// Returns size and free room of the store's disk, in bytes and inodes. Fails with `Error::Disk` if the disk can't
+    /// be asked.
     pub fn disk_space(&self) -> Result<DiskSpace, Error> {
         self.disk.space().map_err(|error| Error::io("the store's disk could not be asked for its space", error))
     }

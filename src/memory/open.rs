@@ -42,11 +42,11 @@ const FIRST_FORMAT: &str = "engramfs store, format 1\n";
 /// How a store is opened: whether it may be made, and whether its lock is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenMode {
-    /// For writing; it is made if it is not there, or was not finished.
+    /// For writing. The store is made if there is none, or an unfinished one.
     Create,
-    /// For writing; it is made, and [`OpenError::Exists`] where it is there.
+    /// For writing. The store is made; [`OpenError::Exists`] if there is one.
     CreateNew,
-    /// For writing; [`OpenError::Missing`] where it is not there.
+    /// For writing. [`OpenError::Missing`] if there is none.
     Existing,
     /// For reading, without the lock: also while another process writes.
     ReadOnly,
@@ -61,13 +61,17 @@ impl OpenMode {
 impl Memory {
     /// Opens the store in the folder `path`.
     ///
-    /// `holder` is shown to a process that finds the store taken, such as
-    /// `pid 12, mounted at /mnt/m`.
+    /// `holder` is shown to other processes that find the store taken, such as `pid 12, mounted at /mnt/m`.
     ///
-    /// Kind `NotFound` where there is no store, `Exists` where [`OpenMode::CreateNew`] finds one, `Invalid` where one is to
-    /// be made in a folder that holds something else or lies in another store, `Locked` where another process has it, `Denied` where this user may
-    /// not look into its folder or others could read its key, `Unsupported` where an older or a newer version made it or
-    /// applied an entry otherwise, `Damaged` where bytes that were safe are not what was written.
+    /// The kind of an error says why it was not opened:
+    ///
+    /// - `NotFound`: there is no store.
+    /// - `Exists`: there is one, and [`OpenMode::CreateNew`] was asked for.
+    /// - `Invalid`: a new store would lie in a folder that holds something else, or in another store.
+    /// - `Locked`: another process has it open for writing.
+    /// - `Denied`: this user may not read the folder, or other users could read the store's key.
+    /// - `Unsupported`: an older or newer version wrote it, or replays an entry differently.
+    /// - `Damaged`: bytes that were durable are not those that were written.
     ///
     /// ```
     /// use engramfs::memory::{Actor, Environment, Kind, Memory, OpenMode};
@@ -110,9 +114,10 @@ impl Memory {
         Memory::open_on(Arc::new(disk), mode, lock, environment)
     }
 
-    /// Opens the store on any disk; `lock` is held for as long as it is open.
+    /// Opens the store on any disk. `lock` is held until the store is dropped; a caller who passes `None` ensures that
+    /// there is one writer.
     ///
-    /// Kinds as of [`Memory::open`], but for `Locked`; who passes no lock sees to it that there is one writer.
+    /// Fails like [`Memory::open`], except for `Locked`.
     pub fn open_on(
         disk: Arc<dyn Disk>,
         mode: OpenMode,
@@ -258,7 +263,7 @@ fn lock_error(error: LockError) -> Error {
     }
 }
 
-/// Returns whether a folder holds something of that name; [`OpenError::Denied`] where this process may not know.
+/// Returns whether a folder holds something with that name; [`OpenError::Denied`] if this process may not know.
 pub(super) fn dir_entry_exists(folder: &Path, name: &str) -> Result<bool, Error> {
     match folder.join(name).symlink_metadata() {
         Ok(_) => Ok(true),

@@ -17,7 +17,7 @@ pub(super) fn is_store(path: &Path) -> bool {
 
 /// Refuses a place that is or lies in a store, by whatever path, before anything is made there.
 ///
-/// [`CopyError::Inside`] where it does, [`CopyError::DotDotPath`] for a path with `..` below a folder that is not there.
+/// [`CopyError::Inside`] if it does, [`CopyError::DotDotPath`] for a path with `..` below a folder that is not there.
 pub fn check_outside_stores(dest: &Path) -> Result<(), Error> {
     check_outside(dest, None)
 }

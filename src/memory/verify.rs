@@ -32,22 +32,22 @@ use crate::segment::{self, Blocks, DerivedFile, GraphFile, Row, Segment};
 use crate::sync::Pool;
 use crate::workspace::{Pack, Packs, reachable_packs, verify_snapshot};
 
-/// What a store is checked against beside itself.
+/// What a store is checked against, beside itself. By default nothing.
 #[derive(Clone, Copy, Default)]
 pub struct VerifyOptions<'a> {
-    /// The text of a public key file from elsewhere, with which the store's own has to agree.
+    /// The text of a public key file that the store's own key must equal.
     pub public_key: Option<&'a str>,
-    /// A tip noted earlier: it must be in the chain, or the store was cut or put back.
+    /// A tip noted earlier, which must be in the chain.
     pub expect_tip: Option<Hash>,
-    /// Is called from time to time with how many entries are checked, and of how many.
+    /// Called from time to time with the number of entries checked, and that of all.
     pub progress: Option<&'a dyn Fn(u64, u64)>,
 }
 
 /// Entries whose signatures are checked together; `progress` is called after each such batch.
 const BATCH_ENTRIES: u64 = 2048;
 
-/// Checks the store in the folder `path`, which may be open and written to; see [`verify_on`]. Kind `NotFound` where
-/// there is none.
+/// Checks the store in the folder `path`, which may be open and written to; see [`verify_on`]. Kind `NotFound` if there
+/// is none.
 pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> {
     if !dir_entry_exists(path, "format")? && !dir_entry_exists(path, manifest::PATH)? {
         return Err(CopyError::Missing(path.to_owned()).into());

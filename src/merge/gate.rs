@@ -67,14 +67,14 @@ pub struct ChangedPath {
     pub is_deleted: bool,
 }
 
-/// What a condition asks for beyond what the merge does.
+/// A requirement that does not follow from the merge itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// So many approvals of the plan; strict ones hold for the two heads alone that they were given for.
+    /// This many approvals of the plan. Strict ones hold only while both heads stay as they were.
     Approvals {
         /// How many, from 1.
         count: usize,
-        /// Whether they hold for the two heads alone that they were given for.
+        /// Whether an approval holds only for the two heads it was given for.
         is_strict: bool,
     },
     /// An entry of the child's agent in the shared log since the base.
@@ -91,11 +91,11 @@ pub struct GateFindings {
 }
 
 impl Gate {
-    /// Parses `config/gate`, one condition a line; none where a line is not a condition, or there are more than 64.
+    /// Parses `config/gate`, one condition a line; `None` if a line is not a condition, or there are more than 64.
     ///
-    /// Conditions are `approval N [for PATTERN …] [strict]` with N from 1, `deletes N`, `puts N`, `conflicts N`, the
-    /// last three meaning at most so many, `only PATTERN …` and `summary`. The line `open` asks for nothing; blank
-    /// lines and those that begin with `#` are left out.
+    /// Conditions are `approval N [for PATTERN …] [strict]` with N from 1, `deletes N`, `puts N`, `conflicts N`, each
+    /// with at most N, `only PATTERN …` and `summary`. The line `open` asks for nothing; blank lines and those that
+    /// begin with `#` are left out.
     ///
     /// ```
     /// use engramfs::merge::gate::Gate;
@@ -115,12 +115,12 @@ impl Gate {
         (conditions.len() <= CONDITIONS_MAX).then_some(Gate(conditions))
     }
 
-    /// Tells whether it asks for nothing, so that merges need not be looked at.
+    /// Returns whether it asks for nothing, so that merges need not be looked at.
     pub fn is_open(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Tells whether it asks for an entry in the shared log, which has to be looked for before the merge.
+    /// Returns whether it requires a summary in the shared log, which is looked up before the merge.
     pub fn asks_summary(&self) -> bool {
         self.0.iter().any(|(_, condition)| matches!(condition, Condition::Summary))
     }

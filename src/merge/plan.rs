@@ -8,15 +8,15 @@ use crate::lineage::{Decision, Side};
 use crate::object::{Context, Hash, Time};
 use crate::segment::{Row, SegmentError};
 
-/// The three states of a merge. In a pull the child is the branch as well, though it receives.
+/// The three states of a merge. In a pull the child is the branch, too, although it receives.
 pub struct Sides<'a> {
-    /// What both began with: the child's base.
+    /// The child's base, from which both sides started.
     pub base: &'a BranchVersion,
     /// The branch that is merged, or that pulls.
     pub child: &'a BranchVersion,
     /// The present version of the branch that the child was forked from.
     pub parent: &'a BranchVersion,
-    /// The child's name, which the new ids of records get of which both versions are kept.
+    /// The child's name. If both versions of a record are kept, the new id has it.
     pub name: &'a str,
 }
 
@@ -27,7 +27,7 @@ pub struct Action {
     pub id: Arc<str>,
     /// The child's version; none deletes the record.
     pub take: Option<Row>,
-    /// When the child deleted it; 0 where it did not, or that is not known.
+    /// When the child deleted it; 0 if it did not, or that is not known.
     pub deleted_at: Time,
 }
 
@@ -36,8 +36,7 @@ pub struct Action {
 pub struct RecordPlan {
     /// What to take from the child, in order of ids.
     pub actions: Vec<Action>,
-    /// Every record that both sides changed, in order of ids; those they changed alike are decided
-    /// for both.
+    /// Every record that both sides changed, in order of ids. Equal changes are decided for both.
     pub both_changed: Vec<Decision>,
 }
 
@@ -52,9 +51,8 @@ impl RecordPlan {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }
 
-    /// Returns the parent's state with the actions done. It holds for the parent's state that was planned with;
-    /// whether that is still the present one is the caller's to check. [`SegmentError::Io`] or
-    /// [`SegmentError::Damaged`] where a version that an action takes or replaces can't be read.
+    /// Returns the parent's state with the actions applied. `parent` must be the state that was planned with.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] if a version that an action takes or replaces can't be read.
     pub fn apply(&self, parent: &BranchVersion) -> Result<BranchVersion, SegmentError> {
         let mut merged = parent.clone();
         self.actions.iter().try_for_each(|action| action.apply(&mut merged))?;
@@ -63,23 +61,23 @@ impl RecordPlan {
 }
 
 impl Action {
-    /// Takes over what the child changed, with the time of a delete, by which a later merge compares it.
+    /// Takes over a change of the child, with the time of a delete for comparison in later merges.
     pub fn from_difference(change: &RecordDifference, child: &BranchVersion) -> Action {
         let deleted_at = child.deleted_at(&change.id).unwrap_or_default();
         Action { id: change.id.clone(), take: change.new.clone(), deleted_at }
     }
 
-    /// Takes over what the child changed, under another id; none where the child deleted it. The version is read
-    /// whole, and is unsealed under its new id. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the version
-    /// can't be read or is damaged.
+    /// Takes over a change of the child under another id; `None` if the child deleted the record. The version is read
+    /// whole, and is unsealed under its new id. [`SegmentError::Io`] or [`SegmentError::Damaged`] if the version can't
+    /// be read or is damaged.
     pub fn keep_under_id(change: &RecordDifference, id: Arc<str>) -> Result<Option<Action>, SegmentError> {
         let Some(row) = &change.new else { return Ok(None) };
         let version = Row::Unsealed(Arc::new(row.version()?.with_id(id.clone())));
         Ok(Some(Action { id, take: Some(version), deleted_at: Time::default() }))
     }
 
-    /// Puts or deletes the record in `merged`. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the version,
-    /// or the one before it, can't be read.
+    /// Puts or deletes the record in `merged`. [`SegmentError::Io`] or [`SegmentError::Damaged`] if the version, or the
+    /// one before it, can't be read.
     pub fn apply(&self, merged: &mut BranchVersion) -> Result<(), SegmentError> {
         match &self.take {
             Some(row) => merged.put(row.clone()),
@@ -90,11 +88,10 @@ impl Action {
 
 /// Plans a merge of the records that differ between base and child.
 ///
-/// What only the child changed is taken; what only the parent changed stays; what both changed to the same stays; the
-/// rest is decided by `strategy`, or under [`Strategy::Manual`] by `resolved`, which gives the side chosen for an
-/// item whose versions are still those it was chosen for. Of records it reads the hashes, of conflicts the stamps,
-/// and of those of which both are kept the child's version. [`SegmentError::Io`] or [`SegmentError::Damaged`] where
-/// one of these can't be read.
+/// What only the child changed is taken, what only the parent changed stays, and so does what both changed alike. The
+/// rest is decided by `strategy`, or under [`Strategy::Manual`] by `resolved`, which returns the side chosen for an
+/// item. It reads the hashes of records, the stamps of conflicts, and the child's version where both are kept.
+/// [`SegmentError::Io`] or [`SegmentError::Damaged`] if one of these can't be read.
 pub fn plan_records(
     changes: &[RecordDifference],
     sides: &Sides<'_>,
@@ -112,9 +109,9 @@ pub fn plan_records(
     Ok(plan)
 }
 
-/// Plans what becomes of one record that the child changed; the decision is there where both did. `merged` is the
-/// result so far: an id that it has is not free. [`SegmentError::Io`] or [`SegmentError::Damaged`] where a hash, or a
-/// version that is kept under another id, can't be read.
+/// Plans one record that the child changed. It has a decision if the parent changed it, too. `merged` is the result so
+/// far: its ids are taken. [`SegmentError::Io`] or [`SegmentError::Damaged`] if a hash, or a version that is kept under
+/// another id, can't be read.
 pub fn plan_one(
     change: &RecordDifference,
     sides: &Sides<'_>,
@@ -172,7 +169,7 @@ fn with_suffix(id: &str, end: &str) -> String {
 }
 
 /// Returns the versions of a changed record on all sides, undecided. Hashes are compared, no content is read.
-/// [`SegmentError::Io`] or [`SegmentError::Damaged`] where one of the hashes can't be read.
+/// [`SegmentError::Io`] or [`SegmentError::Damaged`] if one of the hashes can't be read.
 pub fn decision_on(change: &RecordDifference, sides: &Sides<'_>) -> Result<Decision, SegmentError> {
     let hash = |row: &Option<Row>| -> Result<Option<Hash>, SegmentError> { row.as_ref().map(Row::hash).transpose() };
     Ok(Decision {

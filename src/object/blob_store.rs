@@ -69,7 +69,7 @@ impl FreshNames {
     }
 }
 
-/// While this is held, no file that gets its name is removed by a sweep.
+/// Protects files from a sweep: while this is held, no file that gets its name is removed.
 pub struct PublishGuard<'a>(&'a BlobStore);
 
 impl Drop for PublishGuard<'_> {
@@ -94,7 +94,7 @@ impl Drop for SweepGuard<'_> {
 impl BlobStore {
     /// Returns the blob store in `folder`, which is made if it is not there.
     ///
-    /// `AlreadyExists` where a file has the folder's name; its parent must be there.
+    /// `AlreadyExists` if a file has the folder's name; its parent must be there.
     pub fn new(disk: Arc<dyn Disk>, folder: &'static str) -> io::Result<BlobStore> {
         disk.create_dir(folder)?;
         Ok(BlobStore::open_existing(disk, folder))
@@ -107,7 +107,7 @@ impl BlobStore {
 
     /// Starts a file that has no name yet.
     ///
-    /// Names of temporary files that a crash left are passed over. Other errors of the disk are returned as they are.
+    /// Names of temporary files left by a crash are skipped. Fails with the error of the disk.
     pub fn create(&self) -> io::Result<TempBlob<'_>> {
         loop {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
@@ -126,12 +126,12 @@ impl BlobStore {
         }
     }
 
-    /// Opens the file of that name for reading; its bytes are not checked yet. `NotFound` where no file has that name.
+    /// Opens the file with that name for reading; its bytes are not checked yet. `NotFound` if no file has that name.
     pub fn open(&self, name: &Hash) -> io::Result<Box<dyn DiskFile>> {
         self.disk.open(&self.path(name))
     }
 
-    /// Returns the path below the store's root that a file of that name has or would have.
+    /// Returns the path of a file with that name, below the store's root. It need not exist.
     pub fn path(&self, name: &Hash) -> String {
         format!("{}/{name}", self.folder)
     }
@@ -142,11 +142,12 @@ impl BlobStore {
         PublishGuard(self)
     }
 
-    /// Removes what is not in `live`, temporary files too, and returns how many bytes that freed. One sweep runs at a time.
+    /// Removes all files that are not in `live`, temporary ones included. Returns how many bytes that freed. One sweep runs at
+    /// a time.
     ///
-    /// `live` is asked once the names in the blob store are known: what gets a name after that stays in any case.
+    /// `live` is called after the names in the store were listed: a file that gets its name later stays in any case.
     ///
-    /// After an error some files may be gone already, all of them among those that were to go.
+    /// Fails with the error of the disk; some of the files may be removed then.
     pub fn sweep(&self, live: impl FnOnce() -> HashSet<Hash>) -> io::Result<u64> {
         self.fresh.lock().is_sweeping = true;
         let _sweeping = SweepGuard(self);
@@ -173,14 +174,14 @@ impl BlobStore {
         Ok(freed)
     }
 
-    /// Returns the names of all files that have one. Other files, such as temporary ones, are left out. Fails as `Disk::list`
-    /// does, where the folder is missing or can't be read.
+    /// Returns the names of all finished files; temporary ones are left out. Fails like `Disk::list`, if the folder is missing
+    /// or can't be read.
     pub fn names(&self) -> io::Result<HashSet<Hash>> {
         Ok(self.disk.list(self.folder)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Returns the names of all files in the folder that are not in `live`. Drafts are among them. Fails as
-    /// [`BlobStore::names`] does.
+    /// Returns the names of all files in the folder that are not in `live`. Drafts are among them. Fails like
+    /// [`BlobStore::names`].
     pub fn unreferenced(&self, live: &HashSet<Hash>) -> io::Result<Vec<String>> {
         let mut names = self.disk.list(self.folder)?;
         names.retain(|name| !is_named(name, live));
@@ -210,8 +211,8 @@ pub struct TempBlob<'a> {
 }
 
 impl TempBlob<'_> {
-    /// Writes bytes at an offset. Gaps read as zeros; the order of the writes does not matter. The error of the disk is
-    /// returned as it is; part of the bytes may be written then.
+    /// Writes bytes at an offset. Gaps read as zeros; the order of the writes does not matter. Fails with the error of
+    /// the disk; part of the bytes may be written then.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, offset)
     }

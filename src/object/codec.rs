@@ -19,7 +19,7 @@ pub enum CodecError {
     /// A text is not UTF-8.
     #[error("a text is not UTF-8")]
     Text,
-    /// A code that this version does not know.
+    /// A code unknown to this version.
     #[error("unknown code {0}, which may come from a newer version")]
     Code(u8),
     /// A stored setting has a value that it can't have.
@@ -37,7 +37,7 @@ impl Writer {
         Writer::default()
     }
 
-    /// Appends one byte as it is.
+    /// Appends one byte.
     pub fn byte(&mut self, value: u8) -> &mut Self {
         self.0.push(value);
         self
@@ -87,7 +87,7 @@ impl Writer {
         self
     }
 
-    /// Returns the bytes so far; more may be appended behind them.
+    /// Returns the bytes written so far; more may follow.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
@@ -100,8 +100,8 @@ impl Writer {
 
 /// Reads what a [`Writer`] wrote, in the same order.
 ///
-/// [`CodecError::Short`] wherever the bytes end before the value; what else a method may answer, it says. After an
-/// error the place is unspecified: give up the reader. No length that is read makes it allocate.
+/// [`CodecError::Short`] wherever the bytes end before the value; each method names its other errors. After an error
+/// the place is unspecified: give up the reader. No length that is read makes it allocate.
 ///
 /// ```
 /// use engramfs::object::{CodecError, Reader, Writer};
@@ -125,19 +125,19 @@ impl<'a> Reader<'a> {
         Reader(bytes)
     }
 
-    /// Returns the next `count` bytes. [`CodecError::Short`] where fewer are left; none is taken then.
+    /// Returns the next `count` bytes. [`CodecError::Short`] if fewer are left; none is taken then.
     pub fn raw(&mut self, count: usize) -> Result<&'a [u8], CodecError> {
         let (head, tail) = self.0.split_at_checked(count).ok_or(CodecError::Short)?;
         self.0 = tail;
         Ok(head)
     }
 
-    /// Returns one byte. [`CodecError::Short`] where none is left.
+    /// Returns one byte. [`CodecError::Short`] if none is left.
     pub fn byte(&mut self) -> Result<u8, CodecError> {
         Ok(self.raw(1)?[0])
     }
 
-    /// Returns a varint. [`CodecError::Number`] where it has more than 64 bits.
+    /// Returns a varint. [`CodecError::Number`] if it has more than 64 bits.
     pub fn number(&mut self) -> Result<u64, CodecError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -155,31 +155,31 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns a varint as a length or count, which is at most the number of bytes left, so that damage can't ask for
-    /// much memory. [`CodecError::Short`] where it is larger; else fails as [`Reader::number`] does.
+    /// much memory. [`CodecError::Short`] if it is larger; else fails like [`Reader::number`].
     pub fn length(&mut self) -> Result<usize, CodecError> {
         let value = usize::try_from(self.number()?).map_err(|_| CodecError::Number)?;
         if value > self.0.len() { Err(CodecError::Short) } else { Ok(value) }
     }
 
-    /// Returns a signed number of 8 bytes. Little-endian. [`CodecError::Short`] where fewer than 8 bytes are left.
+    /// Returns a signed number of 8 bytes. Little-endian. [`CodecError::Short`] if fewer than 8 bytes are left.
     pub fn signed(&mut self) -> Result<i64, CodecError> {
         let bytes = self.raw(8)?.try_into().map_err(|_| CodecError::Short)?;
         Ok(i64::from_le_bytes(bytes))
     }
 
-    /// Returns a byte string. It is borrowed, not copied. [`CodecError::Short`] where fewer bytes are left than its
-    /// length says.
+    /// Returns a byte string. It is borrowed, not copied. [`CodecError::Short`] if fewer bytes are left than its length
+    /// says.
     pub fn bytes(&mut self) -> Result<&'a [u8], CodecError> {
         let length = self.length()?;
         self.raw(length)
     }
 
-    /// Returns a text. [`CodecError::Text`] where it is not UTF-8.
+    /// Returns a text. [`CodecError::Text`] if it is not UTF-8.
     pub fn text(&mut self) -> Result<&'a str, CodecError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| CodecError::Text)
     }
 
-    /// Returns a text that may be absent. [`CodecError::Code`] where the byte before it is neither 0 nor 1.
+    /// Returns a text that may be absent. [`CodecError::Code`] if the byte before it is neither 0 nor 1.
     pub fn optional_text(&mut self) -> Result<Option<&'a str>, CodecError> {
         match self.byte()? {
             0 => Ok(None),
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns a hash. It has 32 bytes: [`CodecError::Short`] where fewer are left.
+    /// Returns a hash. It has 32 bytes: [`CodecError::Short`] if fewer are left.
     pub fn hash(&mut self) -> Result<Hash, CodecError> {
         let bytes = self.raw(32)?.try_into().map_err(|_| CodecError::Short)?;
         Ok(Hash(bytes))
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
         self.0
     }
 
-    /// Returns whether everything was read; bytes behind a value are no error here, so its caller asks.
+    /// Returns whether everything was read. Bytes left over are not an error of the reader: the caller checks.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -72,7 +72,7 @@ impl SetHash {
         bytemuck::cast(lanes)
     }
 
-    /// Returns the state that [`SetHash::to_bytes`] gave, or nothing when the length is wrong.
+    /// Returns the state that [`SetHash::to_bytes`] gave, or `None` if the length is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Option<SetHash> {
         let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
         let mut sum = SetHash::default();

@@ -3,7 +3,7 @@
 use super::float::{vector_bytes, write_vector};
 use super::{Provenance, RecordContent, Version};
 
-/// The text before each value of a document, and behind the last.
+/// The text before each value of a document, and after the last.
 const DOCUMENT: [&str; 12] = [
     "{\n\"id\": ",
     ",\n\"text\": ",
@@ -44,7 +44,7 @@ const TIME_BYTES: usize = "2026-01-01T00:00:00.000000000Z".len();
 
 /// Bytes of a document beside what [`json_bytes`] counts and the vector.
 const DOCUMENT_FIXED_BYTES: usize = total(&DOCUMENT) + 2 * TIME_BYTES;
-/// Bytes of an export line beside what [`json_bytes`] counts and the vector.
+/// Bytes of an export line beyond those of [`json_bytes`] and the vector.
 pub const EXPORT_LINE_FIXED_BYTES: usize = total(&EXPORT) + 2 * TIME_BYTES + EXPORT_FRESH.len();
 
 const fn total(pieces: &[&str]) -> usize {
@@ -56,7 +56,7 @@ const fn total(pieces: &[&str]) -> usize {
     sum
 }
 
-/// Returns the bytes of a record as JSON, as far as they vary: id, text, metadata, and who wrote it.
+/// Returns how many bytes of a record's JSON vary: those of id, text, metadata and provenance.
 pub fn json_bytes(id: &str, content: &RecordContent, provenance: &Provenance) -> u32 {
     let text = content.text.as_deref().map_or("null".len(), json_string_bytes);
     let labels: usize = [&provenance.branch, &provenance.agent, &provenance.session, &provenance.task]

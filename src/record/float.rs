@@ -7,7 +7,7 @@
 /// Bytes of one number with its comma and padding.
 pub const FLOAT_BYTES: usize = 16;
 
-/// Returns the bytes that the JSON form has for a vector of `dim` numbers; none is `null`.
+/// Returns how many bytes the JSON form of a vector with `dim` numbers has; without a vector it is `null`.
 pub fn vector_bytes(dim: Option<usize>) -> usize {
     match dim {
         None => "null".len(),

@@ -10,13 +10,13 @@ use crate::vector::{self, Code};
 
 static CONTEXT: Context = Context::new("engramfs 2026 record v1");
 
-/// What a record says; equal content has an equal hash, whoever wrote it and when.
+/// The content of a record. Equal content has an equal hash, whoever wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordContent {
-    /// The vector, finite numbers only: 1 to [`DIM_MAX`](crate::vector::DIM_MAX) of them; none where the record has
+    /// The vector, finite numbers only: 1 to [`DIM_MAX`](crate::vector::DIM_MAX) of them; `None` if the record has
     /// none.
     pub vector: Option<Arc<[f32]>>,
-    /// Text of the record; at most what the limit of a document, 16 MiB of JSON, leaves. None where it has none.
+    /// The text; `None` if there is none. Its limit is that of a document, 16 MiB of JSON.
     pub text: Option<Arc<str>>,
     /// The metadata object as canonical JSON: sorted keys, no blanks.
     pub metadata: Arc<str>,
@@ -29,15 +29,15 @@ pub struct Provenance {
     pub created: Time,
     /// When this version was written.
     pub modified: Time,
-    /// Name path of the branch that wrote it, as in `main/agent-7`.
+    /// Name path of the branch that wrote it, such as `main/agent-7`.
     pub branch: Arc<str>,
     /// Who was at work: `config/agent`, or the user's name.
     pub agent: Arc<str>,
-    /// In which session; empty where none was set.
+    /// In which session; empty if none was set.
     pub session: Arc<str>,
-    /// For which task; empty where none was set.
+    /// For which task; empty if none was set.
     pub task: Arc<str>,
-    /// The user who wrote it.
+    /// Uid of the user who wrote it.
     pub uid: u32,
     /// Whether the text is newer than the vector: it was changed and the vector's bits were not.
     pub vector_stale: bool,
@@ -65,7 +65,7 @@ impl Provenance {
 pub const TIME_KEYS: [&str; 2] = ["@created", "@modified"];
 
 /// Returns what filters look at: a version's metadata, and with an `@` before each key who wrote it, where and when.
-/// Metadata that is no object counts as an empty one; a key of it that begins with `@` may be replaced.
+/// Metadata that is not an object counts as an empty one. Keys that begin with `@` may be replaced.
 ///
 /// ```
 /// use engramfs::object::Time;
@@ -109,7 +109,7 @@ pub struct Version {
     pub provenance: Provenance,
     /// Euclidean length of the vector, 0 without one.
     pub norm: f32,
-    /// Bytes of id, text, metadata and provenance as JSON, as far as they vary.
+    /// Bytes of id, text, metadata and provenance as JSON.
     pub json_bytes: u32,
     /// Number of terms in the document that text queries search.
     pub terms: u32,
@@ -188,7 +188,7 @@ impl Version {
         }
     }
 
-    /// Returns the compact copy of the vector, nothing where there is none.
+    /// Returns the compact copy of the vector, `None` if there is none.
     pub fn code(&self) -> Option<Code<'_>> {
         let vector = self.content.vector.as_deref()?;
         let compact = self.code.get_or_init(|| {
@@ -211,14 +211,14 @@ impl Version {
         })
     }
 
-    /// Returns the text that an embedder makes a vector of: that of a record without a vector of its own, or with one that
-    /// is older than the text. None for any other record, and for a text of blanks.
+    /// Returns the text to be embedded, if the record has no vector of its own or one that is older than the text.
+    /// `None` for any other record, and for a blank text.
     pub fn derivable_text(&self) -> Option<&str> {
         let wants = self.content.vector.is_none() || self.provenance.vector_stale;
         self.content.text.as_deref().filter(|text| wants && !text.trim().is_empty())
     }
 
-    /// Returns by what the vector of [`Version::derivable_text`] is found; none where there is no such text.
+    /// Returns by what the vector of [`Version::derivable_text`] is found; `None` if there is no such text.
     pub fn derivable_text_hash(&self) -> Option<Hash> {
         *self.derivable_text_hash.get_or_init(|| self.derivable_text().map(text_hash))
     }
@@ -266,7 +266,7 @@ impl RecordContent {
         count
     }
 
-    /// Returns the metadata, parsed anew by each call; null where it is no JSON.
+    /// Returns the metadata, parsed anew by each call; null if it is no JSON.
     pub fn metadata_value(&self) -> serde_json::Value {
         serde_json::from_str(&self.metadata).unwrap_or_default()
     }

@@ -35,7 +35,7 @@ impl Score {
 pub struct FileLine {
     /// The file's path with `files/` in front; bytes that are no UTF-8 are replaced.
     pub path: Arc<str>,
-    /// The line, from 1.
+    /// Number of its line, from 1.
     pub line: u32,
 }
 
@@ -44,27 +44,27 @@ pub struct FileLine {
 pub struct Hit {
     /// The record's id; empty for a passage and an entry of a log.
     pub id: Arc<str>,
-    /// The number of an entry of a log; none for a record and for a passage.
+    /// The number of an entry of a log; `None` for a record and for a passage.
     pub entry_id: Option<u64>,
-    /// Where the passage is; none for a record and for an entry.
+    /// Where the passage is; `None` for a record and for an entry.
     pub file: Option<FileLine>,
-    /// Larger is better.
+    /// The score: larger is better.
     pub score: Score,
-    /// Distance under the metric, where vectors were compared.
+    /// Distance under the metric; `None` if no vectors were compared.
     pub distance: Option<f32>,
     /// `branch`, `log`, `files`, `log:NAME` for a closed log, or the name of another root branch.
     pub source: Arc<str>,
     /// Name path of the branch that wrote the version, or whose file it is.
     pub branch: Arc<str>,
-    /// Who wrote it and when, where that was asked for; a passage has none.
+    /// Who wrote it, and when, if [`Include::stamp`](super::Include::stamp) is set; `None` for a passage.
     pub provenance: Option<Provenance>,
-    /// The text of the record or passage; none for a record without one.
+    /// The text of the record or passage; `None` for a record without one.
     pub text: Option<Arc<str>>,
     /// The record's metadata as canonical JSON.
     pub metadata: Arc<str>,
-    /// The vector, where it was asked for.
+    /// The vector, if [`Include::vector`](super::Include::vector) is set.
     pub vector: Option<Vec<f32>>,
-    /// How the score came about, where it was asked for.
+    /// How the score was computed, if the query asked for it.
     pub explain: Option<Value>,
 }
 
@@ -73,21 +73,21 @@ pub struct Hit {
 pub struct Answer {
     /// What was found, best first; equal scores by id.
     pub hits: Vec<Hit>,
-    /// The mode in which it was answered, which need not be the one asked for.
+    /// The mode in which it was answered; it may differ from the one asked for.
     pub mode: Mode,
-    /// Why not in the mode asked for; none where it was.
+    /// Why another mode was used than the one asked for; `None` if it was not.
     pub reason: Option<String>,
     /// Name path of the branch that was asked.
     pub branch: Arc<str>,
-    /// Content hash of the branch version that was searched.
+    /// Head of the branch version that was searched.
     pub head: Hash,
     /// Whether the hits are proven to be the best: no graph was walked.
     pub exact: bool,
-    /// Microseconds from query to answer.
+    /// Duration from query to answer, in microseconds.
     pub micros: u64,
     /// The beginning of the query's line, see [`Query::echo`](super::Query::echo).
     pub query: String,
-    /// The query's `tag` as it was given; null where it had none.
+    /// The query's `tag` as it was given; null if it had none.
     pub tag: Value,
 }
 

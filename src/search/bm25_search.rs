@@ -11,7 +11,8 @@ use crate::file_index::{IndexSegment, PassageLocation};
 use crate::segment::Row;
 use crate::text::{CollectionTotals, Language, MaxScore, Scorer};
 
-/// Names what holds words of a query. Equal scores are ordered by id, then by source; files come last.
+/// Identifies a record or passage that has words of a query. Equal scores are ordered by id, then by source; files come
+/// last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HitKey {
     /// A record, and the number of its source: the same id in two sources is two hits.
@@ -22,7 +23,7 @@ pub enum HitKey {
         path: Vec<u8>,
         /// The passage's first line.
         line: u32,
-        /// And its first byte: several passages may begin in a long line.
+        /// Offset of its first byte, as several passages may begin in one long line.
         start_byte: u32,
     },
 }
@@ -55,7 +56,7 @@ pub type BestRows = Top<f64, HitKey, HitRow>;
 
 /// Returns the `k` records and passages of all sources with the best scores, best first. What holds none of the query's
 /// words has no score and is never returned. Equal scores go by id. [`SearchError::Timeout`] once the time is over,
-/// [`SearchError::Segment`] where postings can't be read or are damaged.
+/// [`SearchError::Segment`] if postings can't be read or are damaged.
 pub fn best(
     scans: &[Scan<'_>],
     files: Option<&FileScan<'_>>,

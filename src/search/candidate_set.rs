@@ -19,11 +19,11 @@ pub enum RowLocation {
 
 /// A row that may be among the best by the bounds on its score.
 pub struct Candidate {
-    /// Its score is not above this.
+    /// Upper bound of its score.
     pub upper_bound: f32,
     /// Number of the source among all that are searched.
     pub source: usize,
-    /// Where its vector is, for the exact score of those that the bounds do not rule out.
+    /// Where its vector is, for the exact score.
     pub location: RowLocation,
 }
 
@@ -58,7 +58,7 @@ impl CandidateSet {
         self.lower_bounds.worst()
     }
 
-    /// Tells whether a row with that upper bound may be among the best.
+    /// Returns whether a row with that upper bound may be among the best.
     #[inline]
     pub fn admits(&self, upper: f32) -> bool {
         self.worst().is_none_or(|worst| upper >= worst)

@@ -26,13 +26,13 @@ pub struct DerivedVectors {
 }
 
 impl DerivedVectors {
-    /// Returns the derived vector of an unsealed version; none where there is none yet, or never one.
+    /// Returns the derived vector of an unsealed version; `None` if there is none yet, or never one.
     pub fn for_version(&self, version: &Version) -> Option<&Arc<DerivedVector>> {
         self.recent.get(&version.derivable_text_hash()?)
     }
 
-    /// Returns the derived vector of a row, a copy; none where there is none yet. [`SegmentError::Io`] or
-    /// [`SegmentError::Damaged`] where the file of derived vectors can't be read or is damaged.
+    /// Returns the derived vector of a row, a copy; `None` if there is none yet. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] if the file of derived vectors can't be read or is damaged.
     pub fn for_row(&self, row: &Row) -> Result<Option<Vec<f32>>, SegmentError> {
         match row {
             Row::Unsealed(version) => Ok(self.for_version(version).map(|derived| derived.vector.clone())),
@@ -45,8 +45,8 @@ impl DerivedVectors {
     }
 
     /// Returns how many records of a state have a text to embed that is not embedded yet. Of a segment for which the
-    /// embedder has no file yet all rows without a vector count. [`SegmentError::Io`] or [`SegmentError::Damaged`]
-    /// where a column of a segment, or of its derived vectors, can't be read or is damaged.
+    /// embedder has no file yet all rows without a vector count. [`SegmentError::Io`] or [`SegmentError::Damaged`] if a
+    /// column of a segment, or of its derived vectors, can't be read or is damaged.
     pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
         let wants =
             |version: &&Arc<Version>| version.derivable_text_hash().is_some() && self.for_version(version).is_none();
@@ -70,7 +70,7 @@ impl DerivedVectors {
         Ok(unembedded)
     }
 
-    /// Tells whether any record of a state has a derived vector.
+    /// Returns whether any record of a state has a derived vector.
     pub fn has_any(&self, state: &BranchVersion) -> bool {
         let has = |file: Arc<DerivedFile>| file.counts().embedded > 0;
         state.layers().iter().any(|layer| layer.segment.derived().get(&self.embedder).is_some_and(has))
@@ -79,13 +79,13 @@ impl DerivedVectors {
 }
 
 impl Scan<'_> {
-    /// Tells whether an unsealed version's own vector is older than its text, and a derived one counts instead.
+    /// Returns whether an unsealed version's own vector is older than its text, and a derived one counts instead.
     pub fn is_stale(&self, version: &Version) -> bool {
         version.provenance.vector_stale && self.derived.is_some_and(|derived| derived.for_version(version).is_some())
     }
 
     /// Pools the rows of a layer that have a derived vector. The int8 copies are compared, no vector is read.
-    /// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] where the file of derived vectors is
+    /// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] if the file of derived vectors is
     /// damaged.
     pub fn scan_derived(
         &self,
@@ -126,7 +126,7 @@ impl Scan<'_> {
         self.check_time()
     }
 
-    /// Returns the vectors that were derived for the rows of a layer; none where there are none yet.
+    /// Returns the vectors that were derived for the rows of a layer; `None` if there are none yet.
     pub fn derived_file(&self, layer: usize) -> Option<&Arc<DerivedFile>> {
         self.derived_files.get(layer)?.as_ref()
     }

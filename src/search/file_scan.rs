@@ -16,10 +16,10 @@ use crate::text::{MaxScore, Scorer};
 pub(super) const PATH_STEPS: usize = 64;
 
 /// Reads the text of a passage of a segment, which is at that place of the file with that inode number. Fails with
-/// [`SegmentError::Damaged`] where the file has other bytes there, with [`SegmentError::Io`] where it can't be read.
+/// [`SegmentError::Damaged`] if the file has other bytes there, with [`SegmentError::Io`] if it can't be read.
 pub type PassageReader<'a> = dyn Fn(&IndexSegment, &PassageLocation, u64) -> Result<String, SegmentError> + 'a;
 
-/// The files of a branch, as far as the caller may read them.
+/// The files of a branch that the caller may read.
 pub struct FileSource<'a> {
     /// What hits from there name as their source.
     pub source: Arc<str>,
@@ -27,7 +27,7 @@ pub struct FileSource<'a> {
     pub branch: Arc<str>,
     /// What the caller may read of what is indexed: nothing else counts, not even in the statistics.
     pub files: PermittedFiles,
-    /// The vectors that an embedder made of their passages; none without an embedder.
+    /// The vectors that an embedder made of their passages; `None` without an embedder.
     pub derived: Option<DerivedVectors>,
     /// Reads the text of a passage; asked for those alone that are answered.
     pub read: &'a PassageReader<'a>,
@@ -37,7 +37,7 @@ pub struct FileSource<'a> {
 pub struct FileScan<'a> {
     /// What the caller may read; nothing else counts, not even in the statistics.
     pub files: &'a PermittedFiles,
-    /// None without an embedder.
+    /// `None` without an embedder.
     pub(super) derived: Option<&'a DerivedVectors>,
     /// The time limit of the query, shared with the scans of records.
     pub timer: &'a QueryTimer<'a>,
@@ -46,14 +46,14 @@ pub struct FileScan<'a> {
 }
 
 impl<'a> FileScan<'a> {
-    /// Takes what the caller may read. A filter that asks for metadata leaves all files out.
+    /// Scans the files that the caller may read. A filter on metadata excludes all files.
     pub fn new(source: &'a FileSource<'a>, filter: Option<&Filter>, timer: &'a QueryTimer<'a>) -> FileScan<'a> {
         let passes_filter = filter.is_none_or(|filter| filter.matches(&serde_json::Value::Null));
         FileScan { files: &source.files, derived: source.derived.as_ref(), timer, passes_filter }
     }
 
     /// Offers the passages that hold some of the terms. [`SearchError::Timeout`] once the time is over,
-    /// [`SearchError::Segment`] where an index segment can't be read or is damaged.
+    /// [`SearchError::Segment`] if an index segment can't be read or is damaged.
     pub fn score(&self, terms: &[Box<str>], scorer: &Scorer, top: &mut BestRows) -> Result<(), SearchError> {
         if !self.passes_filter {
             return Ok(());

@@ -29,7 +29,7 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-/// How deep `$and`, `$or` and `$not` may nest, the outermost object included.
+/// How deep `$and`, `$or` and `$not` may nest, counting the outermost object; deeper filters are refused.
 pub const FILTER_DEPTH_MAX: usize = 32;
 
 /// Why a filter was refused.
@@ -113,7 +113,7 @@ impl Filter {
         self.0.weight()
     }
 
-    /// Tells whether a record with this metadata passes; what is not an object counts as `{}`.
+    /// Returns whether a record with this metadata passes; what is not an object counts as `{}`.
     ///
     /// Allocates nothing.
     pub fn matches(&self, metadata: &Value) -> bool {
@@ -189,7 +189,7 @@ fn is_or_holds(stored: &Value, operand: &Value) -> bool {
     equal(stored, operand) || stored.as_array().is_some_and(|items| items.iter().any(|item| equal(item, operand)))
 }
 
-/// Tells whether two values are the same, numbers inside of them compared as numbers.
+/// Returns whether two values are the same, numbers inside of them compared as numbers.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => order_of_numbers(a, b) == Some(Ordering::Equal),

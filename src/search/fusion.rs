@@ -18,7 +18,7 @@ pub struct Fused<I, const N: usize> {
     pub id: I,
     /// The sum of `1 / (RRF_K + rank)` over the lists that hold the id.
     pub score: f64,
-    /// The id's rank in each list, from 1; nothing where the list lacks it.
+    /// The id's rank in each list, from 1; `None` if the list lacks it.
     pub ranks: [Option<u32>; N],
 }
 

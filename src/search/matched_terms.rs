@@ -31,13 +31,13 @@ pub struct MatchedTerms<'a> {
 pub struct LayerTerms<'a> {
     /// The inverted index, in which `lists` lie.
     pub postings: Postings<'a>,
-    /// Of each term where it is in the index; none where it is not.
+    /// Of each term where it is in the index; `None` if it is not.
     pub lists: Vec<Option<PostingList<'a>>>,
 }
 
 impl<'a> MatchedTerms<'a> {
-    /// Looks for the words of a text in all sources. Words that no source holds are left out. [`SearchError::Timeout`] once the
-    /// time is over, [`SearchError::Segment`] where postings can't be read or are damaged.
+    /// Looks for the words of a text in all sources. Words that no source holds are left out. [`SearchError::Timeout`]
+    /// once the time is over, [`SearchError::Segment`] if postings can't be read or are damaged.
     pub fn find(
         scans: &'a [Scan<'_>],
         files: Option<&FileScan<'_>>,

@@ -22,7 +22,7 @@ type NearestRows = Top<f32, HitKey, HitRow>;
 
 impl FileScan<'_> {
     /// Returns the `k` passages that score best for the query, best first; those without a vector are none of them.
-    /// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] where an index segment or its vectors
+    /// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] if an index segment or its vectors
     /// can't be read or are damaged.
     pub fn nearest(&self, query: &PreparedVector, k: usize) -> Result<Vec<VectorHit>, SearchError> {
         let mut top = Top::new(k);
@@ -86,8 +86,8 @@ impl FileScan<'_> {
 }
 
 impl FileSource<'_> {
-    /// Tells whether any passage has a vector. Asks the counts that files of vectors keep, and reads no vector.
-    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the place of a passage in an unsealed segment can't be
+    /// Returns whether any passage has a vector. Asks the counts that files of vectors keep, and reads no vector.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] if the place of a passage in an unsealed segment can't be
     /// read.
     pub fn has_vectors(&self) -> Result<bool, SegmentError> {
         let Some(derived) = &self.derived else { return Ok(false) };
@@ -108,7 +108,7 @@ impl FileSource<'_> {
     }
 }
 
-/// Tells whether a vector may be among the nearest, by its code.
+/// Returns whether a vector may be among the nearest, by its code.
 fn may_enter(top: &NearestRows, query: &PreparedVector, (code, norm): (Code<'_>, f32)) -> bool {
     let Some(worst) = top.worst() else { return true };
     query.bounds(query.code_product(code, norm)).1 >= worst

@@ -14,15 +14,15 @@ mod tests;
 
 /// How many hits are asked for where `k` is left out.
 const K_DEFAULT: usize = 10;
-/// The values of `k`; another one is refused.
+/// The valid values of `k`, the number of hits; others are refused.
 pub const K_RANGE: RangeInclusive<usize> = 1..=10_000;
-/// The values of `ef`, the beam of the walk through a graph; another one is refused.
+/// The valid values of `ef`, the beam of a walk through a graph, in nodes; others are refused.
 pub const EF_RANGE: RangeInclusive<usize> = 1..=100_000;
-/// Milliseconds that a query may take where `timeout_ms` is left out.
+/// How many milliseconds a query may take if `timeout_ms` is left out.
 pub const TIMEOUT_MS_DEFAULT: u64 = 2_000;
-/// The values of `timeout_ms`; another one is refused.
+/// The valid values of `timeout_ms`, in milliseconds; others are refused.
 pub const TIMEOUT_MS_RANGE: RangeInclusive<u64> = 1..=600_000;
-/// Bytes of the longest `tag`, as JSON.
+/// The most bytes of a `tag`, as JSON; a longer one is refused.
 pub const TAG_BYTES_MAX: usize = 1_024;
 /// Bytes of the line that a header repeats.
 pub const ECHO_BYTES_MAX: usize = 80;
@@ -31,13 +31,13 @@ pub const ECHO_BYTES_MAX: usize = 80;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// The line holds nothing, or nothing that could be looked for.
+    /// The line is blank, or asks for nothing.
     #[error("the query asks for nothing")]
     Empty,
     /// A line that begins with `{` is not a JSON object of the right shape.
     #[error("the query is not understood: {source}")]
     Json {
-        /// What the JSON reader found, and in which column.
+        /// The error of the JSON parser, with the column.
         #[from]
         source: serde_json::Error,
     },
@@ -75,7 +75,7 @@ impl QueryError {
     }
 }
 
-/// By what records are compared with the query.
+/// How records are compared with the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// By the distance of vectors.
@@ -99,45 +99,46 @@ impl fmt::Display for Mode {
 /// What hits carry beside what they always do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Include {
-    /// Their vector.
+    /// Their vector; false by default.
     pub vector: bool,
-    /// Who wrote them and when.
+    /// Who wrote them, and when; false by default.
     pub stamp: bool,
 }
 
-/// What is asked, checked as far as it can be without looking at any record.
+/// A query, checked as far as possible without records.
 ///
-/// At least one of `vector`, `text` and `id` is there, and `id` only alone. In a line's object a
-/// null means a key that is left out.
+/// It has at least one of `vector`, `text` and `id`; `id` stands alone. In a line, null is the same as leaving a key
+/// out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// The vector to be near to: one or more finite numbers; that its length fits is checked when it is answered.
+    /// The vector to search near: one or more finite numbers. Its length is checked when the query is answered.
     pub vector: Option<Vec<f32>>,
     /// The words to look for; never blank.
     pub text: Option<String>,
-    /// Id of the record to be near to, which has to be in the branch that is asked.
+    /// Id of the record to search near, which must be in the branch.
     pub id: Option<String>,
-    /// How many hits at most, 1 to 10,000.
+    /// The most hits, 1 to 10,000; 10 by default.
     pub k: usize,
-    /// The mode asked for; nothing leaves the choice to what is at hand.
+    /// The mode asked for; `None`, the default, chooses by what is available.
     pub mode: Option<Mode>,
-    /// What a record's metadata must fulfil; none where any will do.
+    /// The condition on a record's metadata; `None`, the default, for any.
     pub filter: Option<Filter>,
-    /// Whether the answer must be proven complete.
+    /// Whether the answer must be proven exact; false by default.
     pub exact: bool,
-    /// The beam of the walk, 1 to 100,000; nothing leaves it to the search.
+    /// The beam of the walk, 1 to 100,000; `None`, the default, leaves it to the search.
     pub ef: Option<usize>,
-    /// The earlier state of the branch that is asked: a label, an entry or a time; nothing for the present one.
+    /// The earlier state to search: a label, an entry or a time; `None`, the default, for the present one.
     pub at: Option<String>,
-    /// What is searched, each named once: `branch`, `log`, `files`, root branches by name, or closed logs as `log:NAME`.
+    /// What is searched, each named once: `branch`, `log`, `files` (the default is all three), root branches by name,
+    /// or closed logs as `log:NAME`.
     pub scope: Vec<String>,
     /// What hits carry beside what they always do.
     pub include: Include,
-    /// Whether hits tell how their scores came about.
+    /// Whether hits explain their scores; false by default.
     pub explain: bool,
-    /// Repeated in the answer's header: any JSON of up to 1 KiB; null when left out.
+    /// Repeated in the answer's header: any JSON of up to 1 KiB; null by default.
     pub tag: Value,
-    /// Milliseconds that it may take, 1 to 600,000.
+    /// How many milliseconds it may take, 1 to 600,000; 2,000 by default.
     pub timeout_ms: u64,
     /// The beginning of the line, at most 80 bytes and cut between characters.
     pub echo: String,
@@ -146,8 +147,8 @@ pub struct Query {
 impl Query {
     /// Parses one line: a JSON object when it begins with `{`, otherwise bare text.
     ///
-    /// White space around the line does not count. A key that is unknown or given twice, a wrong
-    /// type, a number out of range and a query for nothing are errors.
+    /// White space around the line does not count. Fails with a [`QueryError`] for a key that is unknown or given
+    /// twice, a wrong type, a number out of range, and a query for nothing.
     ///
     /// ```
     /// use engramfs::search::Query;
@@ -189,14 +190,14 @@ impl Query {
         query.validate()
     }
 
-    /// Tells whether it looks where queries look that do not say.
+    /// Returns whether it has the default scope.
     pub fn has_default_scope(&self) -> bool {
         self.scope == default_scope()
     }
 
     /// Returns the query for some words alone, with everything else at its default.
     ///
-    /// [`QueryError::Empty`] when the text is blank.
+    /// [`QueryError::Empty`] if the text is blank.
     pub fn from_text(text: &str) -> Result<Self, QueryError> {
         let query = Self {
             vector: None,

@@ -7,22 +7,22 @@ use super::SearchError;
 /// Work between two looks at the clock, in steps of some nanoseconds each.
 const STEPS: usize = 16_384;
 
-/// Tells whether a query has taken longer than it may.
+/// Checks whether a query has reached its time limit.
 pub struct QueryTimer<'a> {
     check_deadline: &'a dyn Fn() -> Option<SearchError>,
-    /// Steps that were done since the last look.
+    /// Steps since the last look at the clock.
     steps: Cell<usize>,
     is_over: Cell<bool>,
 }
 
 impl<'a> QueryTimer<'a> {
-    /// Makes a timer; `check_deadline` returns the error once the time is over, and is asked now and then.
+    /// Makes a timer. `check_deadline` is called from time to time, and returns the error once the time is over.
     pub fn new(check_deadline: &'a dyn Fn() -> Option<SearchError>) -> QueryTimer<'a> {
         QueryTimer { check_deadline, steps: Cell::new(0), is_over: Cell::new(false) }
     }
 
-    /// Notes so many steps of work; returns whether the time is over. What is worked out after that counts for
-    /// nothing, and the next [`QueryTimer::check`] fails.
+    /// Counts steps of work. Returns whether the time is over. What is worked out after that counts for nothing, and
+    /// the next [`QueryTimer::check`] fails.
     pub fn charge(&self, steps: usize) -> bool {
         let done = self.steps.get().saturating_add(steps);
         self.steps.set(done);
@@ -33,7 +33,7 @@ impl<'a> QueryTimer<'a> {
         self.is_over.get()
     }
 
-    /// Notes so many steps of work, and fails once the time is over. That is [`SearchError::Timeout`] for the clocks of
+    /// Counts steps of work, and fails once the time is over. That is [`SearchError::Timeout`] for the clocks of
     /// queries.
     pub fn spend(&self, steps: usize) -> Result<(), SearchError> {
         if self.charge(steps) { self.check() } else { Ok(()) }

@@ -45,7 +45,7 @@ pub struct SearchResult {
     pub hits: Vec<Hit>,
     /// The mode in which it was answered: where that asked for can't be had, another.
     pub mode: Mode,
-    /// Why not in the mode asked for; none where it was.
+    /// Why not in the mode asked for; `None` if it was.
     pub reason: Option<String>,
     /// Whether the hits are proven to be the best: no graph was walked.
     pub exact: bool,
@@ -61,10 +61,10 @@ struct ResolvedQuery {
 /// Answers a query to a branch, which comes first, from sources and files, ranked as one. A record named by id is looked
 /// for in that branch, whether or not it is one of the sources.
 ///
-/// `no_vector` says why a text has none, with what to do; `check_deadline` is asked now and then whether to give up, and its
-/// error is returned. Where the mode that is asked for can't be had the answer is in another one and says why.
-/// [`SearchError::NoRecord`] where the branch has not got the record, [`SearchError::Dimension`] where a source's
-/// vectors have another length than the query's, [`SearchError::ZeroVector`] under cosine.
+/// `no_vector` says why a text has none, with what to do; `check_deadline` is asked now and then whether to give up,
+/// and its error is returned. If the mode that is asked for can't be had the answer is in another one and says why.
+/// [`SearchError::NoRecord`] if the branch does not have the record, [`SearchError::Dimension`] if a source's vectors
+/// have another length than the query's, [`SearchError::ZeroVector`] under cosine.
 pub fn run_query(
     (asked, sources, files): (&SearchSource, &[SearchSource], Option<&FileSource<'_>>),
     metric: Metric,

@@ -15,7 +15,7 @@ use crate::segment::{DerivedColumns, DerivedFile, Row, Segment, SegmentError};
 use crate::vector::{CodeProduct, PreparedVector};
 use roaring::RoaringBitmap;
 
-/// Rows between two looks at the clock.
+/// Number of rows between two looks at the clock.
 pub const BATCH_ROWS: usize = 4096;
 
 /// Rows that are multiplied in one go.
@@ -32,7 +32,7 @@ pub struct Scan<'a> {
     pub state: &'a BranchVersion,
     /// Only records that match.
     pub filter: Option<&'a Filter>,
-    /// None without an embedder.
+    /// `None` without an embedder.
     pub derived: Option<&'a DerivedVectors>,
     /// Of each layer, those of its rows; empty without an embedder.
     pub(super) derived_files: Vec<Option<Arc<DerivedFile>>>,
@@ -50,7 +50,7 @@ pub struct Scored<S> {
     pub source_index: usize,
     /// The record's id, which equal scores are ordered by.
     pub id: Arc<str>,
-    /// The version that was scored, of which a hit shows text and metadata.
+    /// The version that was scored; its hit shows text and metadata.
     pub row: Row,
     /// Larger is better.
     pub score: S,
@@ -58,8 +58,7 @@ pub struct Scored<S> {
 
 impl<'a> Scan<'a> {
     /// Prepares a search; finds out which rows match the filter. [`SearchError::Timeout`] once the time is over,
-    /// [`SearchError::Segment`] where the index of the metadata or a row can't be read. Without a filter it never
-    /// fails.
+    /// [`SearchError::Segment`] if the index of the metadata or a row can't be read. Without a filter it never fails.
     pub fn new(
         source_index: usize,
         state: &'a BranchVersion,
@@ -80,7 +79,7 @@ impl<'a> Scan<'a> {
         Ok(Scan { source_index, state, filter, derived, derived_files, matching_rows, filter_steps, timer })
     }
 
-    /// Tells whether a row of a layer's segment may be an answer.
+    /// Returns whether a row of a layer's segment may be an answer.
     #[inline]
     pub fn sees(&self, layer: usize, row: u32) -> bool {
         self.state.layers()[layer].visible.contains(row)
@@ -92,13 +91,13 @@ impl<'a> Scan<'a> {
         self.state.layers()[layer].segment.rows()
     }
 
-    /// Returns how many rows of a layer may be answers at most.
+    /// Returns the most rows of a layer that can be answers.
     pub fn candidates_max(&self, layer: usize) -> u32 {
         let visible = self.state.layers()[layer].visible.count();
         self.matching_rows.get(layer).map_or(visible, |chosen| visible.min(chosen.len() as u32))
     }
 
-    /// Puts those rows of a layer into `rows`, in order, that may be answers.
+    /// Puts the rows of a layer that may be answers into `rows`, in order.
     pub fn rows_in(&self, layer: usize, range: Range<u32>, rows: &mut Vec<u32>) {
         rows.clear();
         let visible = &self.state.layers()[layer].visible;
@@ -118,13 +117,13 @@ impl<'a> Scan<'a> {
         self.timer.check()
     }
 
-    /// Tells whether the filter lets a record with that metadata through; nothing does once the time is over.
+    /// Returns whether the filter lets a record with that metadata through; nothing does once the time is over.
     pub fn passes_filter(&self, metadata: &Value) -> bool {
         self.filter.is_none_or(|filter| !self.timer.charge(self.filter_steps) && filter.matches(metadata))
     }
 }
 
-/// The columns that bounds are made of, of a segment or of unsealed versions.
+/// The columns from which bounds are computed, of a segment or of unsealed versions.
 pub struct CodeColumns<'a> {
     codes: &'a [i8],
     scales: &'a [f32],
@@ -134,7 +133,7 @@ pub struct CodeColumns<'a> {
 
 impl<'a> CodeColumns<'a> {
     /// Returns the columns of a segment; the first call reads and checks them whole. [`SegmentError::Io`] or
-    /// [`SegmentError::Damaged`] where one of them can't be read or is damaged.
+    /// [`SegmentError::Damaged`] if one of them can't be read or is damaged.
     pub fn from_segment(segment: &'a Segment) -> Result<CodeColumns<'a>, SegmentError> {
         let (scales, residuals) = segment.scales()?;
         Ok(CodeColumns { codes: segment.codes()?, scales, residuals, norms: segment.norms()? })
@@ -146,7 +145,7 @@ impl<'a> CodeColumns<'a> {
         CodeColumns { codes: bytes, scales, residuals, norms }
     }
 
-    /// Takes the columns of derived vectors, whose numbers are not those of rows.
+    /// Uses the columns of derived vectors, which have numbers of their own and not those of rows.
     pub fn from_derived(derived: &DerivedColumns<'a>) -> CodeColumns<'a> {
         let DerivedColumns { codes, scales, residuals, norms, .. } = *derived;
         CodeColumns { codes, scales, residuals, norms }
@@ -186,7 +185,7 @@ impl<'a> CodeColumns<'a> {
         }
     }
 
-    /// Returns what is known of a row by its code; nothing where it has no vector.
+    /// Returns what is known of a row by its code; `None` if it has no vector.
     #[inline]
     fn code_product(&self, row: u32, product: i32) -> Option<CodeProduct> {
         let at = row as usize;

@@ -9,11 +9,11 @@ const CAPACITY_AT_FIRST: usize = 256;
 /// One entry of a [`Top`]: `score`, then `id` to order equal scores, and what the caller keeps with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked<S, I, P> {
-    /// Larger is better; never NaN.
+    /// The score: larger is better, and never NaN.
     pub score: S,
-    /// Among equal scores the lesser comes first.
+    /// Among equal scores the smaller one comes first.
     pub id: I,
-    /// Carried along; it has no part in the order.
+    /// Any value of the caller; it does not affect the order.
     pub payload: P,
 }
 

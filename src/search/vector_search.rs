@@ -49,7 +49,7 @@ const VECTORS_AHEAD: usize = 2;
 pub struct SearchParams {
     /// Whether every row must be looked at.
     pub exact: bool,
-    /// How broadly graphs are walked; none for the default of the metric.
+    /// The beam of walks, in nodes; `None` for the default of the metric.
     pub ef: Option<usize>,
 }
 
@@ -98,7 +98,7 @@ fn beam(metric: Metric, k: usize, ef: usize) -> Beam {
     }
 }
 
-/// Tells whether a walk of `ef` candidates, each as expensive as the scan of a number of rows, costs less than a scan
+/// Returns whether a walk of `ef` candidates, each as expensive as the scan of a number of rows, costs less than a scan
 /// of `seen` rows of a segment of `all`.
 ///
 /// Where few rows are visible or match, a walk passes through many others: its cost grows as their
@@ -108,14 +108,14 @@ fn walk_pays(seen: u32, all: u32, ef: usize, rows_per_candidate: u64) -> bool {
     seen * seen > (ef as u64 * rows_per_candidate).saturating_mul(u64::from(all))
 }
 
-/// Tells whether a graph of a segment of `all` rows, of which `seen` are visible, would be walked after
-/// that of a larger one.
+/// Returns whether a graph of a segment of `all` rows, of which `seen` are visible, would be walked after that of a
+/// larger one.
 pub fn is_walked_after_larger(seen: u32, all: u32) -> bool {
     walk_pays(seen, all, BEAM_NODES_MIN, ROWS_PER_CANDIDATE)
 }
 
 /// Returns the `k` records of all sources that score best: best first, equal scores by id, then by source.
-/// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] where vectors can't be read or are damaged.
+/// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] if vectors can't be read or are damaged.
 pub fn nearest(
     scans: &[Scan<'_>],
     query: &PreparedVector,
@@ -222,7 +222,7 @@ impl Scan<'_> {
         layers
     }
 
-    /// Tells whether a segment's graph is there and costs less than a scan of the rows in query.
+    /// Returns whether a segment's graph is there and costs less than a scan of the rows in query.
     fn should_walk(&self, layer: usize, query: &PreparedVector, ef: usize, exact: bool) -> Result<bool, SearchError> {
         let segment = &self.state.layers()[layer].segment;
         if exact || segment.graph(query.metric()).is_none() {

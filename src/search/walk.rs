@@ -25,13 +25,12 @@ const FEW_HIDDEN_ONE_IN: u64 = 20;
 
 /// Pools the best rows that a walk finds. Hidden rows are walked through.
 ///
-/// Where few are hidden, none is looked for while walking: rows that are not among the best do not matter for where a
-/// walk goes. Where one is among them, or many among what was found, the walk is done again and keeps no more than
-/// `ef`: around what is hidden many lie about equally far.
+/// If few rows are hidden, the first walk ignores that. If a hidden row is among the best, or many were found, the walk
+/// is repeated with at most `ef` candidates, as many rows lie about equally far around hidden ones.
 ///
-/// Returns the score below which the walk did not look on, to be the floor of the next: the floor that it was given where
-/// the segment has no graph for the query's metric. [`SearchError::Timeout`] once the time is over,
-/// [`SearchError::Segment`] where the graph or a column is damaged.
+/// Returns the score below which the walk stopped, the floor of the next walk. If the segment has no graph for the
+/// query's metric, that is the given floor. [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] if
+/// the graph or a column is damaged.
 pub fn walk(
     scan: &Scan<'_>,
     layer: usize,
@@ -69,7 +68,7 @@ pub fn walk(
     Ok(floor)
 }
 
-/// Tells whether so few rows are hidden that hardly any is among the best `k` of a layer.
+/// Returns whether so few rows are hidden that hardly any is among the best `k` of a layer.
 fn hides_few_rows(scan: &Scan<'_>, layer: usize, k: usize) -> bool {
     let (all, seen) = (scan.segment_rows(layer), scan.candidates_max(layer));
     u64::from(all - seen.min(all)) * k as u64 * FEW_HIDDEN_ONE_IN <= u64::from(all)

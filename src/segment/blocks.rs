@@ -17,7 +17,7 @@ pub struct Blocks(HashMap<(Hash, usize), (u64, Vec<u8>)>);
 
 impl Blocks {
     /// Returns a block of a section, read and checked now or earlier in this reply. A block has 64 KiB, the last of a
-    /// section maybe fewer. Fails as [`Container::read_block`] does.
+    /// section maybe fewer. Fails like [`Container::read_block`].
     pub(super) fn get(&mut self, file: &Container, section: usize, block: u64) -> Result<&[u8], SegmentError> {
         let place = (file.name(), section);
         if self.0.len() == CACHED_BLOCKS_MAX && !self.0.contains_key(&place) {

@@ -54,7 +54,7 @@ pub(super) const HAS_VECTOR: u8 = 2;
 /// Flag of a payload: the row's text is newer than its vector.
 pub(super) const VECTOR_STALE: u8 = 4;
 
-/// The ids of a segment, one behind the other.
+/// The ids of a segment, one after the other.
 #[derive(Clone, Copy)]
 struct IdColumn<'a> {
     ends: &'a [u32],
@@ -80,8 +80,8 @@ struct Payload<'a> {
 
 /// An open segment: rows of records and their vectors, which never change.
 ///
-/// It has [`Segment::rows`] rows in order of their ids, and all vectors have [`Segment::dim`] numbers, 0 where no row
-/// has one. Opening reads the footer and the stamps alone; any other block is checked at its first use, and fails then.
+/// It has [`Segment::rows`] rows in order of their ids, and all vectors have [`Segment::dim`] numbers, 0 if no row has
+/// one. Opening reads the footer and the stamps alone; any other block is checked at its first use, and fails then.
 pub struct Segment {
     /// The file, whose sections are the columns.
     pub(super) container: Container,
@@ -90,11 +90,11 @@ pub struct Segment {
     record_set_hash: SetHash,
     totals: RowTotals,
     stamps: Vec<StampLabels>,
-    /// Its neighbour graphs by metric, as far as they are built.
+    /// Its neighbour graphs by metric, if they are built.
     pub(super) graphs: [OnceLock<Arc<GraphFile>>; Metric::ALL.len()],
     /// The terms of its index by their stem, as far as queries asked.
     pub(super) stems: StemCache,
-    /// The vectors that embedders made of its texts, as far as they are made: one file for each embedder.
+    /// The vectors that embedders have made of its texts so far: one file for each embedder.
     pub(super) derived: DerivedFiles,
 }
 
@@ -104,7 +104,7 @@ impl Segment {
         self.container.length()
     }
 
-    /// Opens the segment of that name; reads its footer and its stamps alone. [`SegmentError::Damaged`] where the file
+    /// Opens the segment with that name; reads its footer and its stamps alone. [`SegmentError::Damaged`] if the file
     /// is none of rows of this version's form, or a column has another length than its rows.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<Segment, SegmentError> {
         let container = Container::open(blobs, name, KIND)?;
@@ -141,17 +141,17 @@ impl Segment {
         self.container.name()
     }
 
-    /// Returns how many rows there are, whether some branch sees them or not.
+    /// Returns the number of rows, whether or not a branch sees them.
     pub fn rows(&self) -> u32 {
         self.rows
     }
 
-    /// Returns the dimension of the vectors, 0 where no row has one.
+    /// Returns the dimension of the vectors, 0 if no row has one.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Returns the length of the file on disk in bytes: what the scrubber has to read of it.
+    /// Returns the length of the file on disk in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.container.length()
     }
@@ -167,15 +167,15 @@ impl Segment {
     }
 
     /// Returns a row's id. The columns of ids are mapped, and checked whole at the first call. `SegmentError::Damaged`
-    /// also for a row behind the last and an id that is not UTF-8.
+    /// also for a row after the last and an id that is not UTF-8.
     pub fn id(&self, row: u32) -> Result<&str, SegmentError> {
         let bytes = self.ids()?.get(row).ok_or_else(|| self.container.damaged(IDS, "a row points behind its end"))?;
         std::str::from_utf8(bytes).map_err(|_| self.container.damaged(IDS, "an id is not UTF-8"))
     }
 
-    /// Returns the first row at or behind `from` whose id is not below `id`. Steps grow from `from` on, so that a
-    /// walk through many ascending ids costs little each. The number of rows where all are below, and where `from` is
-    /// no row. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the columns of ids can't be read or are
+    /// Returns the first row at or after `from` whose id is not below `id`. Returns the number of rows if all ids are
+    /// below it, or `from` is not a row. Steps grow from `from` on, so that each look-up of a walk through ascending
+    /// ids is cheap. [`SegmentError::Io`] or [`SegmentError::Damaged`] if the columns of ids can't be read or are
     /// damaged.
     pub fn lower_bound(&self, id: &str, from: u32) -> Result<u32, SegmentError> {
         let ids = self.ids()?;
@@ -203,22 +203,22 @@ impl Segment {
         Ok(IdColumn { ends, bytes: self.container.section(IDS)? })
     }
 
-    /// Returns a row's content hash. `SegmentError::Damaged` for a row behind the last, and where the block it lies in
-    /// does not match its hash.
+    /// Returns a row's content hash. `SegmentError::Damaged` for a row after the last, or if the block it lies in does
+    /// not match its hash.
     pub fn hash(&self, row: u32) -> Result<Hash, SegmentError> {
         let bytes = self.container.slice(HASHES, u64::from(row) * 32, 32)?;
         Ok(Hash(bytes.try_into().unwrap_or_default()))
     }
 
     /// Returns all content hashes, row after row, 32 bytes each. The first call reads and checks them whole:
-    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where a block can't be read or is not what was written.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] if a block can't be read or is not what was written.
     pub fn hashes(&self) -> Result<&[u8], SegmentError> {
         self.container.section(HASHES)
     }
 
-    /// Returns a row's vector. [`Segment::dim`] numbers as they are mapped; none where the row has no vector. Served
-    /// are those of [`Segment::verified_vector`]. `SegmentError::Damaged` for a row behind the last, and where the
-    /// block it lies in does not match its hash.
+    /// Returns a row's vector, [`Segment::dim`] numbers straight from the mapping; `None` if the row has none. For
+    /// replies use [`Segment::verified_vector`]. `SegmentError::Damaged` for a row after the last, or if the block it
+    /// lies in does not match its hash.
     pub fn vector(&self, row: u32) -> Result<Option<&[f32]>, SegmentError> {
         if self.norm(row)? < 0.0 {
             return Ok(None);
@@ -228,28 +228,27 @@ impl Segment {
         self.floats(VECTORS, bytes).map(Some)
     }
 
-    /// Returns a row's euclidean length, -1 where it has no vector. `SegmentError::Damaged` for a row behind the last,
-    /// and where the block it lies in does not match its hash.
+    /// Returns a row's euclidean length, -1 where it has no vector. `SegmentError::Damaged` for a row after the last,
+    /// or if the block it lies in does not match its hash.
     pub fn norm(&self, row: u32) -> Result<f32, SegmentError> {
         self.f32(NORMS, row)
     }
 
     /// Returns the euclidean lengths of all rows, -1 where one has no vector. The first call reads and checks them
-    /// whole: [`SegmentError::Io`] or [`SegmentError::Damaged`] where a block can't be read or is not what was
-    /// written.
+    /// whole: [`SegmentError::Io`] or [`SegmentError::Damaged`] if a block can't be read or is not what was written.
     pub fn norms(&self) -> Result<&[f32], SegmentError> {
         self.floats(NORMS, self.container.section(NORMS)?)
     }
 
-    /// Returns the int8 copies of all rows, row-major, rows × dim; zeros where a row has no vector. The first call
-    /// reads and checks them whole: [`SegmentError::Io`] or [`SegmentError::Damaged`] where a block can't be read or
-    /// is not what was written.
+    /// Returns the int8 copies of all rows, row-major, rows × dim; zeros if a row has no vector. The first call reads
+    /// and checks them whole: [`SegmentError::Io`] or [`SegmentError::Damaged`] if a block can't be read or is not what
+    /// was written.
     pub fn codes(&self) -> Result<&[i8], SegmentError> {
         Ok(bytemuck::cast_slice(self.container.section(CODES)?))
     }
 
     /// Reads and checks what queries by vector look at, which else the first one would wait for. [`SegmentError::Io`]
-    /// or [`SegmentError::Damaged`] where one of these columns can't be read or is damaged.
+    /// or [`SegmentError::Damaged`] if one of these columns can't be read or is damaged.
     pub fn prefetch(&self) -> Result<(), SegmentError> {
         self.ids()?;
         self.scales()?;
@@ -257,16 +256,16 @@ impl Segment {
         self.codes().map(drop)
     }
 
-    /// Returns for each row the scale of its int8 copy, and the length of what that copy leaves out. The first
-    /// call reads and checks both whole: [`SegmentError::Io`] or [`SegmentError::Damaged`] where a block can't be read or
-    /// is not what was written.
+    /// Returns for each row the scale of its int8 copy, and the length of what that copy leaves out. The first call
+    /// reads and checks both whole: [`SegmentError::Io`] or [`SegmentError::Damaged`] if a block can't be read or is
+    /// not what was written.
     pub fn scales(&self) -> Result<(&[f32], &[f32]), SegmentError> {
         let scales = self.floats(SCALES, self.container.section(SCALES)?)?;
         Ok((scales, self.floats(RESIDUALS, self.container.section(RESIDUALS)?)?))
     }
 
     /// Returns the bytes of a row's id, text and metadata as JSON, and its number of terms. `SegmentError::Damaged` for
-    /// a row behind the last, and where the block it lies in does not match its hash.
+    /// a row after the last, or if the block it lies in does not match its hash.
     pub fn json_bytes_and_terms(&self, row: u32) -> Result<(u32, u32), SegmentError> {
         let bytes = self.container.slice(LENGTHS, u64::from(row) * 8, 8)?;
         let length = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap_or_default());
@@ -274,14 +273,14 @@ impl Segment {
     }
 
     /// Returns the inverted index. Its rows are those of the segment. The first call reads and checks it whole.
-    /// `SegmentError::Damaged` where a block does not match its hash, or the bytes are not postings.
+    /// `SegmentError::Damaged` if a block does not match its hash, or the bytes are not postings.
     pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
         let bytes = self.container.section(POSTINGS)?;
         Postings::open(bytes).map_err(|error| self.container.damaged(POSTINGS, &error.to_string()))
     }
 
-    /// Returns the index of the metadata. The first call reads and checks it whole. `SegmentError::Damaged` where a
-    /// block does not match its hash, or the bytes are not an index of so many rows.
+    /// Returns the index of the metadata. The first call reads and checks it whole. `SegmentError::Damaged` if a block
+    /// does not match its hash, or the bytes are not an index of so many rows.
     pub fn facets(&self) -> Result<Facets<'_>, SegmentError> {
         let facets = Facets::open(self.container.section(FACETS)?);
         let facets = facets.map_err(|error| self.container.damaged(FACETS, &error.to_string()))?;
@@ -294,7 +293,7 @@ impl Segment {
 
     /// Reads a whole row to serve it or to write it again.
     ///
-    /// What is returned has been hashed: [`SegmentError::Damaged`] where it is not what its content hash and its length
+    /// What is returned has been hashed: [`SegmentError::Damaged`] if it is not what its content hash and its length
     /// say.
     pub fn version(&self, row: u32, blocks: &mut Blocks) -> Result<Version, SegmentError> {
         let payload = self.read_payload(row, blocks)?;
@@ -315,15 +314,14 @@ impl Segment {
         Ok(Version::from_stored(id.into(), content, payload.provenance, computed))
     }
 
-    /// Returns who wrote a row, and when. It is mapped and may not be served, as [`Segment::provenance_and_content`]
-    /// may. Fails as that does.
+    /// Returns who wrote a row, and when. It comes unchecked from the mapping, so it must not be served;
+    /// [`Segment::provenance_and_content`] is checked. Fails like that method.
     pub fn provenance(&self, row: u32) -> Result<Provenance, SegmentError> {
         Ok(self.parse(row, self.payload(row)?)?.provenance)
     }
 
     /// Reads all that a hit shows of a row beside its vector: who wrote it, text and metadata. The content's vector is
-    /// none, whatever the row has. `SegmentError::Damaged` for a row behind the last, and where the payload can't be
-    /// parsed.
+    /// none, whatever the row has. `SegmentError::Damaged` for a row after the last, or if the payload can't be parsed.
     pub fn provenance_and_content(
         &self,
         row: u32,
@@ -334,35 +332,35 @@ impl Segment {
         Ok((provenance, RecordContent { vector: None, text: text.map(Arc::from), metadata: metadata.into() }))
     }
 
-    /// Returns a row's text and its metadata as JSON, to search them. `SegmentError::Damaged` for a row behind the
-    /// last, and where the payload can't be parsed.
+    /// Returns a row's text and its metadata as JSON, to search them. `SegmentError::Damaged` for a row after the last,
+    /// or if the payload can't be parsed.
     pub fn text_and_metadata(&self, row: u32) -> Result<(Option<String>, String), SegmentError> {
         let Payload { text, metadata, .. } = self.parse(row, self.payload(row)?)?;
         Ok((text.map(str::to_owned), metadata.to_owned()))
     }
 
-    /// Returns whether a row's text is newer than its vector, and the text. Fails as [`Segment::text_and_metadata`] does.
+    /// Returns whether a row's text is newer than its vector, and the text. Fails like [`Segment::text_and_metadata`].
     pub(super) fn row_text(&self, row: u32) -> Result<(bool, Option<&str>), SegmentError> {
         let payload = self.parse(row, self.payload(row)?)?;
         Ok((payload.provenance.vector_stale, payload.text))
     }
 
-    /// Returns whether a row has a vector, where it decides what is served. `SegmentError::Damaged` for a row behind
-    /// the last, and where the block is not what was written.
+    /// Returns whether a row has a vector, where it decides what is served. `SegmentError::Damaged` for a row after the
+    /// last, or if the block is not what was written.
     pub fn verified_has_vector(&self, row: u32, blocks: &mut Blocks) -> Result<bool, SegmentError> {
         let norm = self.container.read(NORMS, u64::from(row) * 4, 4, blocks)?;
         Ok(f32::from_le_bytes(norm.try_into().unwrap_or_default()) >= 0.0)
     }
 
-    /// Reads a row's vector to serve it, where it has one. It has [`Segment::dim`] numbers. Fails as
-    /// [`Segment::verified_has_vector`] does.
+    /// Reads a row's vector to serve it, where it has one. It has [`Segment::dim`] numbers. Fails like
+    /// [`Segment::verified_has_vector`].
     pub fn verified_vector(&self, row: u32, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
         let has_vector = self.verified_has_vector(row, blocks)?;
         has_vector.then(|| self.read_vector(row, blocks)).transpose()
     }
 
-    /// Reads a row's id to serve it. `SegmentError::Damaged` for a row behind the last, an id that is not UTF-8, and
-    /// where a block is not what was written.
+    /// Reads a row's id to serve it. `SegmentError::Damaged` for a row after the last, an id that is not UTF-8, or if a
+    /// block is not what was written.
     pub fn verified_id(&self, row: u32, blocks: &mut Blocks) -> Result<String, SegmentError> {
         let mut end = |row: u32| -> Result<u64, SegmentError> {
             let bytes = self.container.read(ID_ENDS, u64::from(row) * 4, 4, blocks)?;
@@ -373,8 +371,8 @@ impl Segment {
         String::from_utf8(bytes).map_err(|_| self.container.damaged(IDS, "an id is not UTF-8"))
     }
 
-    /// Reads the bytes of a row's id, text, metadata and provenance as JSON, where it decides what is served. Fails as
-    /// [`Segment::verified_has_vector`] does.
+    /// Reads the bytes of a row's id, text, metadata and provenance as JSON, where it decides what is served. Fails
+    /// like [`Segment::verified_has_vector`].
     pub fn verified_json_bytes(&self, row: u32, blocks: &mut Blocks) -> Result<u32, SegmentError> {
         let bytes = self.container.read(LENGTHS, u64::from(row) * 8, 4, blocks)?;
         Ok(u32::from_le_bytes(bytes.try_into().unwrap_or_default()))
@@ -391,8 +389,8 @@ impl Segment {
         self.container.read(PAYLOADS, start, length, blocks)
     }
 
-    /// Returns the sums that one row contributes. `SegmentError::Damaged` for a row behind the last, and where its
-    /// payload is too short to be one.
+    /// Returns the sums that one row contributes. `SegmentError::Damaged` for a row after the last, or if its payload
+    /// is too short to be one.
     pub fn row_totals(&self, row: u32) -> Result<RowTotals, SegmentError> {
         let has_vector = self.norm(row)? >= 0.0;
         let (json_bytes, terms) = self.json_bytes_and_terms(row)?;
@@ -415,8 +413,8 @@ impl Segment {
         self.container.recheck(number)
     }
 
-    /// Reads and hashes the whole file. Indexes are not parsed. Where blocks were checked before they are checked
-    /// again. The first damage ends it: `SegmentError::Damaged`.
+    /// Reads and hashes the whole file, including blocks that were checked before; indexes are not parsed. Fails with
+    /// `SegmentError::Damaged` at the first damage.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.container.verify()
     }

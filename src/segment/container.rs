@@ -58,9 +58,9 @@ pub struct Container {
 }
 
 impl Container {
-    /// Opens the file of that name and kind; reads and checks the footer, nothing else.
+    /// Opens the file with that name and kind; reads and checks the footer, nothing else.
     ///
-    /// [`SegmentError::Damaged`] where the footer does not hash to `name`, or is of another kind, as one of an earlier
+    /// [`SegmentError::Damaged`] if the footer does not hash to `name`, or is of another kind, as one of an earlier
     /// form is.
     pub fn open(blobs: &BlobStore, name: Hash, kind: u8) -> Result<Container, SegmentError> {
         let io = |what| move |source| SegmentError::Io { name: name.to_string(), what, source };
@@ -95,9 +95,9 @@ impl Container {
         &self.extra
     }
 
-    /// Returns a whole section as it is mapped, every block checked at first touch. `SegmentError::Damaged` where the
-    /// file has no such section, a block does not match its hash, or [`Container::recheck`] found damage anywhere in
-    /// the file.
+    /// Returns a whole section as it is mapped, every block checked at first touch. `SegmentError::Damaged` if the file
+    /// has no such section, a block does not match its hash, or [`Container::recheck`] found damage anywhere in the
+    /// file.
     pub fn section(&self, section: usize) -> Result<&[u8], SegmentError> {
         self.check_unbroken()?;
         let it = self.checked_section(section)?;
@@ -111,7 +111,7 @@ impl Container {
     }
 
     /// Returns `length` bytes of a section from `start` on, as they are mapped; the blocks they lie in are checked at
-    /// first touch. `SegmentError::Damaged` where the section ends before, a block does not match its hash, or
+    /// first touch. `SegmentError::Damaged` if the section ends before, a block does not match its hash, or
     /// [`Container::recheck`] found damage anywhere in the file.
     pub fn slice(&self, section: usize, start: u64, length: u64) -> Result<&[u8], SegmentError> {
         self.check_unbroken()?;
@@ -122,8 +122,8 @@ impl Container {
         Ok(&self.section_bytes(section)[start as usize..end as usize])
     }
 
-    /// Reads bytes of a section to serve them: each block is read and checked now, unless this reply has it. Fails as
-    /// [`Container::slice`] does, and with `SegmentError::Io` where the disk fails.
+    /// Reads bytes of a section to serve them: each block is read and checked now, unless this reply has it. Fails like
+    /// [`Container::slice`], and with `SegmentError::Io` if the disk fails.
     pub fn read(&self, section: usize, start: u64, length: u64, blocks: &mut Blocks) -> Result<Vec<u8>, SegmentError> {
         self.check_unbroken()?;
         let end = self.end(section, start, length)?;
@@ -138,14 +138,14 @@ impl Container {
         Ok(bytes)
     }
 
-    /// Reads a whole section, each block checked now. Fails as [`Container::read`] does.
+    /// Reads a whole section, each block checked now. Fails like [`Container::read`].
     pub fn read_section(&self, section: usize) -> Result<Vec<u8>, SegmentError> {
         self.read(section, 0, self.section_length(section)?, &mut Blocks::default())
     }
 
     /// Reads bytes of a section that the caller checks by a hash of its own. It gives bytes even after
-    /// [`Container::recheck`] found damage. `SegmentError::Damaged` where the section ends before or the file was cut
-    /// off, `SegmentError::Io` where the disk fails.
+    /// [`Container::recheck`] found damage. `SegmentError::Damaged` if the section ends before or the file was cut off,
+    /// `SegmentError::Io` if the disk fails.
     pub fn read_unchecked(&self, section: usize, start: u64, length: u64) -> Result<Vec<u8>, SegmentError> {
         self.end(section, start, length)?;
         let mut bytes = vec![0; length as usize];
@@ -153,7 +153,7 @@ impl Container {
         Ok(bytes)
     }
 
-    /// Returns the length of a section; an error where the file has none of that number.
+    /// Returns the length of a section; an error where the file has none with that number.
     pub fn section_length(&self, section: usize) -> Result<u64, SegmentError> {
         self.checked_section(section).map(|section| section.length)
     }
@@ -178,8 +178,8 @@ impl Container {
         })
     }
 
-    /// Reads one block and checks it. `SegmentError::Damaged` where it does not match its hash or the file was cut off,
-    /// `SegmentError::Io` where the disk fails.
+    /// Reads one block and checks it. `SegmentError::Damaged` if it does not match its hash or the file was cut off,
+    /// `SegmentError::Io` if the disk fails.
     pub(super) fn read_block(&self, section: usize, block: u64, bytes: &mut Vec<u8>) -> Result<(), SegmentError> {
         let it = &self.sections[section];
         bytes.resize(BLOCK_BYTES.min(it.length - block * BLOCK_BYTES) as usize, 0);
@@ -190,10 +190,10 @@ impl Container {
         Ok(())
     }
 
-    /// Checks the block of that number, counted through all sections, again, and returns its bytes; none behind the
+    /// Checks the block with that number, counted through all sections, again, and returns its bytes; none after the
     /// last. A block that was right before and is wrong now ends all use of the file. Bytes are read from the disk and
-    /// not taken from the mapping. The error of that is `SegmentError::Damaged`; `SegmentError::Io` where the disk
-    /// fails ends nothing.
+    /// not taken from the mapping. The error of that is `SegmentError::Damaged`; `SegmentError::Io` if the disk fails
+    /// ends nothing.
     pub fn recheck(&self, number: u64) -> Option<Result<u64, SegmentError>> {
         let mut block = number;
         for (section, it) in self.sections.iter().enumerate() {
@@ -221,7 +221,7 @@ impl Container {
     }
 
     /// Checks every byte of the file, those between the sections too. The first damage ends it:
-    /// `SegmentError::Damaged`, or `SegmentError::Io` where the disk fails.
+    /// `SegmentError::Damaged`, or `SegmentError::Io` if the disk fails.
     pub fn verify(&self) -> Result<(), SegmentError> {
         let mut at = MAGIC.len() as u64;
         for (index, section) in self.sections.iter().enumerate() {
@@ -280,9 +280,9 @@ impl Container {
     }
 }
 
-/// Returns the kind byte of the file of that name, whose footer is checked. 0 where the footer is empty.
-/// `SegmentError::Damaged` where the footer does not match the name, `SegmentError::Io` where the file is missing or
-/// can't be read.
+/// Returns the kind byte of the file with that name, whose footer is checked. 0 if the footer is empty.
+/// `SegmentError::Damaged` if the footer does not match the name, `SegmentError::Io` if the file is missing or can't be
+/// read.
 pub fn container_kind(blobs: &BlobStore, name: Hash) -> Result<u8, SegmentError> {
     let io = |what| move |source| SegmentError::Io { name: name.to_string(), what, source };
     let file = blobs.open(&name).map_err(io("opened"))?;

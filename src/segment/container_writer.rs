@@ -6,8 +6,8 @@ use super::SegmentError;
 use super::container::{ALIGN_BYTES, BLOCK_BYTES, BLOCK_CONTEXT, FOOTER_CONTEXT, MAGIC};
 use crate::object::{BlobStore, Hash, TempBlob, Writer};
 
-/// Bytes of one write, but for the last: so many on their own boundary may lie in one huge page of
-/// the page cache, and be mapped as one.
+/// Bytes of one write, except for the last: so many on their own boundary may lie in one huge page of the page cache,
+/// and be mapped as one.
 const WRITE_BYTES: usize = 2 * 1024 * 1024;
 
 /// Writes a file section by section, in bounded memory: 2 MiB and the hashes of the blocks.
@@ -30,7 +30,7 @@ struct OpenSection {
 }
 
 impl<'a> ContainerWriter<'a> {
-    /// Starts a file in the blob store. `SegmentError::Io` where the disk refuses.
+    /// Starts a file in the blob store. `SegmentError::Io` if the disk refuses.
     pub fn new(blobs: &'a BlobStore) -> Result<ContainerWriter<'a>, SegmentError> {
         let blob = blobs.create().map_err(new_file_io)?;
         let (unwritten, block) = (Vec::with_capacity(WRITE_BYTES), Vec::with_capacity(BLOCK_BYTES as usize));
@@ -50,7 +50,7 @@ impl<'a> ContainerWriter<'a> {
     }
 
     /// Ends the section before and starts the next one; sections are numbered from 0 in this order. `SegmentError::Io`
-    /// where the disk refuses a write; the file can't be finished then.
+    /// if the disk refuses a write; the file can't be finished then.
     pub fn begin(&mut self) -> Result<(), SegmentError> {
         self.end_section()?;
         self.align()?;
@@ -127,8 +127,8 @@ impl<'a> ContainerWriter<'a> {
     }
 
     /// Writes the footer with `extra` in it, makes the file durable and returns its name. The same sections and `extra`
-    /// give the same name; a file that has it is replaced by the equal one. `SegmentError::Io` where the disk refuses;
-    /// the file may have its name all the same then.
+    /// give the same name; a file that has it is replaced by the equal one. `SegmentError::Io` if the disk refuses; the
+    /// file may have its name all the same then.
     pub fn finish(mut self, kind: u8, extra: &[u8]) -> Result<Hash, SegmentError> {
         self.end_section()?;
         let mut footer = Writer::new();

@@ -43,11 +43,11 @@ pub struct DerivedFile {
 /// How many rows of a segment have a derived vector, and how many still want one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DerivedCounts {
-    /// Rows with a derived vector.
+    /// Number of rows with a derived vector.
     pub embedded: u32,
-    /// Rows whose text is not embedded yet.
+    /// Number of rows whose text is not embedded yet.
     pub unembedded_rows: u32,
-    /// Rows with a derived vector that have an older one of their own.
+    /// Number of rows with a derived vector that have an older one of their own.
     pub replaced: u32,
 }
 
@@ -89,14 +89,14 @@ impl DerivedFiles {
         self.0.read().clone()
     }
 
-    /// Returns the file of an embedder; none where none is attached yet.
+    /// Returns the file of an embedder; `None` if none is attached yet.
     pub fn get(&self, embedder: &Hash) -> Option<Arc<DerivedFile>> {
         self.0.read().iter().find(|file| file.embedder() == *embedder).cloned()
     }
 }
 
 impl DerivedColumns<'_> {
-    /// Returns the code of the vector of a number, and its length. Panics where there is no vector of that number.
+    /// Returns the code of the vector of a number, and its length. Panics where there is no vector with that number.
     pub fn code(&self, number: u32) -> (Code<'_>, f32) {
         let (at, dim) = (number as usize, self.codes.len() / self.norms.len());
         let bytes = &self.codes[at * dim..(at + 1) * dim];
@@ -109,7 +109,7 @@ impl DerivedColumns<'_> {
         self.numbers.get(row as usize).copied().filter(|number| (*number as usize) < self.norms.len())
     }
 
-    /// Tells whether a row's text is not embedded yet.
+    /// Returns whether a row's text is not embedded yet.
     pub fn is_unembedded(&self, row: u32) -> bool {
         self.numbers.get(row as usize) == Some(&NOT_EMBEDDED)
     }
@@ -119,7 +119,7 @@ impl DerivedFile {
     /// Kind byte of a file of derived vectors.
     pub const KIND: u8 = 16;
 
-    /// Opens the file of that name; reads its footer alone. [`SegmentError::Damaged`] where it is no file of derived
+    /// Opens the file with that name; reads its footer alone. [`SegmentError::Damaged`] if it is no file of derived
     /// vectors, or a column has another length.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<DerivedFile, SegmentError> {
         let container = Container::open(blobs, name, DerivedFile::KIND)?;
@@ -169,7 +169,7 @@ impl DerivedFile {
         self.counts
     }
 
-    /// Returns what scans compare; the first call reads and checks it whole. `SegmentError::Damaged` where a block does
+    /// Returns what scans compare; the first call reads and checks it whole. `SegmentError::Damaged` if a block does
     /// not match its hash, or a column is not whole.
     pub fn columns(&self) -> Result<DerivedColumns<'_>, SegmentError> {
         Ok(DerivedColumns {
@@ -182,16 +182,15 @@ impl DerivedFile {
     }
 
     /// Returns the vector of a number, [`DerivedFile::dim`] numbers. `SegmentError::Damaged` for a number that no
-    /// vector has, and where the block it lies in does not match its hash.
+    /// vector has, or if the block it lies in does not match its hash.
     pub fn vector(&self, number: u32) -> Result<&[f32], SegmentError> {
         let width = self.dim as u64 * 4;
         let bytes = self.container.slice(VECTORS, u64::from(number) * width, width)?;
         bytemuck::try_cast_slice(bytes).map_err(|_| self.container.damaged(VECTORS, "it is not aligned"))
     }
 
-    /// Returns the vector of a text, by [`text_hash`]; none where the file has not got that text.
-    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where the section of texts or the vector can't be read or is
-    /// damaged.
+    /// Returns the vector of a text, by [`text_hash`]; `None` if the file does not have that text. [`SegmentError::Io`]
+    /// or [`SegmentError::Damaged`] if the section of texts or the vector can't be read or is damaged.
     pub fn find(&self, text: &Hash) -> Result<Option<&[f32]>, SegmentError> {
         let (hashes, _) = self.container.section(TEXTS)?.as_chunks::<32>();
         let found = hashes.binary_search(&text.0).ok();
@@ -241,8 +240,8 @@ impl DerivableTexts {
     }
 
     /// Reads the texts of all rows, and calls `each` with those that want a vector. [`SegmentError::Io`] or
-    /// [`SegmentError::Damaged`] where the text or the length of a vector can't be read; `each` was called for the
-    /// rows before it.
+    /// [`SegmentError::Damaged`] if the text or the length of a vector can't be read; `each` was called for the rows
+    /// before it.
     pub fn read(segment: &Segment, mut each: impl FnMut(u32, Hash, &str)) -> Result<DerivableTexts, SegmentError> {
         let (mut hashes, mut replaced) = (Vec::new(), Vec::new());
         for row in 0..segment.rows() {
@@ -259,7 +258,7 @@ impl DerivableTexts {
     /// Writes the vectors that `find` has of the texts of a segment's rows, and returns the file's name.
     ///
     /// A vector that has not `dim` numbers is left out, and its rows wait as those do of which `find` has none. Each
-    /// text is written once, whatever number of rows has it. `SegmentError::Io` where the disk refuses.
+    /// text is written once, whatever number of rows has it. `SegmentError::Io` if the disk refuses.
     pub fn write(
         &self,
         blobs: &BlobStore,
@@ -312,8 +311,8 @@ impl DerivableTexts {
 }
 
 impl Segment {
-    /// Returns the text of a row that an embedder makes a vector of; none where it has a vector that is not older than
-    /// its text, or no text but blanks. Fails as [`Segment::norm`] does, and where the payload can't be parsed.
+    /// Returns the text of a row to be embedded; `None` if it has a vector that is not older than its text, or no text
+    /// but blanks. Fails like [`Segment::norm`], or if the payload can't be parsed.
     pub fn derivable_text(&self, row: u32) -> Result<Option<&str>, SegmentError> {
         let has_vector = self.norm(row)? >= 0.0;
         let (stale, text) = self.row_text(row)?;

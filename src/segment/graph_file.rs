@@ -19,8 +19,8 @@ pub struct GraphFile {
 }
 
 impl GraphFile {
-    /// Opens the file of that name; reads its footer alone. [`SegmentError::Damaged`] where it is no file of a graph,
-    /// or of a metric that this version does not know.
+    /// Opens the file with that name; reads its footer alone. [`SegmentError::Damaged`] if it is no file of a graph, or
+    /// of a metric that this version does not know.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<GraphFile, SegmentError> {
         let container = Container::open(blobs, name, KIND)?;
         let mut input = Reader::new(container.extra());
@@ -47,8 +47,8 @@ impl GraphFile {
         self.metric
     }
 
-    /// Returns the graph; the first call reads and checks the whole file. `SegmentError::Damaged` where a block does
-    /// not match its hash, or the bytes are not a graph.
+    /// Returns the graph; the first call reads and checks the whole file. `SegmentError::Damaged` if a block does not
+    /// match its hash, or the bytes are not a graph.
     pub fn graph(&self) -> Result<Graph<&[u8]>, SegmentError> {
         let bytes = self.container.section(GRAPH)?;
         Graph::open(bytes).map_err(|error| self.container.damaged(GRAPH, &error.to_string()))
@@ -64,14 +64,14 @@ impl GraphFile {
         self.container.recheck(number)
     }
 
-    /// Reads and hashes the whole file. The first damage ends it: `SegmentError::Damaged`.
+    /// Reads and hashes the whole file. Fails with `SegmentError::Damaged` at the first damage.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.container.verify()
     }
 }
 
 /// Writes the bytes of a graph that was built over a segment's rows and returns the file's name. They are parsed by
-/// [`GraphFile::graph`], not here. `SegmentError::Io` where the disk does not take it; nothing has the name then.
+/// [`GraphFile::graph`], not here. `SegmentError::Io` if the disk does not take it; nothing has the name then.
 pub fn write_graph(blobs: &BlobStore, segment: &Hash, metric: Metric, bytes: &[u8]) -> Result<Hash, SegmentError> {
     let mut out = ContainerWriter::new(blobs)?;
     out.begin()?;
@@ -83,7 +83,7 @@ pub fn write_graph(blobs: &BlobStore, segment: &Hash, metric: Metric, bytes: &[u
 
 impl Segment {
     /// Returns the compact copies of all rows, as a graph is built over them. [`SegmentError::Io`] or
-    /// [`SegmentError::Damaged`] where one of these columns can't be read or is damaged.
+    /// [`SegmentError::Damaged`] if one of these columns can't be read or is damaged.
     pub fn graph_rows(&self) -> Result<VectorRows<'_>, SegmentError> {
         Ok(VectorRows { dim: self.dim(), codes: self.codes()?, scales: self.scales()?.0, norms: self.norms()? })
     }

@@ -95,7 +95,7 @@ pub enum SegmentError {
 }
 
 impl SegmentError {
-    /// Returns what to do next, which the error's own text leaves out.
+    /// Returns what to do next; the error's text does not say it.
     pub fn hint(&self) -> String {
         match self {
             SegmentError::Io { .. } => "free space or mend the disk, then try again".into(),

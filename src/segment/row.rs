@@ -21,7 +21,7 @@ pub enum Row {
 }
 
 impl Row {
-    /// Returns the record's id. Never fails for an unsealed version, else as [`Segment::id`].
+    /// Returns the record's id. Never fails for an unsealed version, else like [`Segment::id`].
     pub fn id(&self) -> Result<Cow<'_, str>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(Cow::Borrowed(&version.id)),
@@ -29,7 +29,7 @@ impl Row {
         }
     }
 
-    /// Returns the content hash. Never fails for an unsealed version, else as [`Segment::hash`].
+    /// Returns the content hash. Never fails for an unsealed version, else like [`Segment::hash`].
     pub fn hash(&self) -> Result<Hash, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.hash),
@@ -55,13 +55,13 @@ impl Row {
         }
     }
 
-    /// Returns the whole version; what is in a segment is read and checked now. Fails as [`Row::read_version`] does.
+    /// Returns the whole version; what is in a segment is read and checked now. Fails like [`Row::read_version`].
     pub fn version(&self) -> Result<Arc<Version>, SegmentError> {
         self.read_version(&mut Blocks::default())
     }
 
-    /// Returns the whole version, for a reply that reads many. `blocks` are those of the reply. Never fails for an
-    /// unsealed version, else where a block of the row is not what was written.
+    /// Returns the whole version, for a reply that reads many; `blocks` are those of the reply. Fails if a block of the
+    /// row is not what was written; never for an unsealed version.
     pub fn read_version(&self, blocks: &mut Blocks) -> Result<Arc<Version>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.clone()),
@@ -70,7 +70,7 @@ impl Row {
     }
 
     /// Returns the id to serve it: what is in a segment is read and checked for this reply. Never fails for an unsealed
-    /// version, else as [`Segment::verified_id`].
+    /// version, else like [`Segment::verified_id`].
     pub fn verified_id(&self, blocks: &mut Blocks) -> Result<Cow<'_, str>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(Cow::Borrowed(&version.id)),
@@ -78,8 +78,8 @@ impl Row {
         }
     }
 
-    /// Returns how many numbers the vector has, where it decides what is served. None where it has no vector. Never
-    /// fails for an unsealed version, else as [`Segment::verified_has_vector`].
+    /// Returns how many numbers the vector has, where it decides what is served. `None` if it has no vector. Never
+    /// fails for an unsealed version, else like [`Segment::verified_has_vector`].
     pub fn verified_dim(&self, blocks: &mut Blocks) -> Result<Option<usize>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.content.vector.as_ref().map(|vector| vector.len())),
@@ -88,7 +88,7 @@ impl Row {
     }
 
     /// Returns the vector to serve it, if it has one: what is in a segment is read and checked for this reply. Never
-    /// fails for an unsealed version, else as [`Segment::verified_vector`].
+    /// fails for an unsealed version, else like [`Segment::verified_vector`].
     pub fn verified_vector(&self, blocks: &mut Blocks) -> Result<Option<Arc<[f32]>>, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.content.vector.clone()),
@@ -97,7 +97,7 @@ impl Row {
     }
 
     /// Returns the bytes of id, text, metadata and provenance as JSON, where they decide what is served. Never fails
-    /// for an unsealed version, else as [`Segment::verified_json_bytes`].
+    /// for an unsealed version, else like [`Segment::verified_json_bytes`].
     pub fn verified_json_bytes(&self, blocks: &mut Blocks) -> Result<u32, SegmentError> {
         match self {
             Row::Unsealed(version) => Ok(version.json_bytes),
@@ -105,7 +105,7 @@ impl Row {
         }
     }
 
-    /// Returns what it contributes to the sums of a branch. Never fails for an unsealed version, else as
+    /// Returns what it contributes to the sums of a branch. Never fails for an unsealed version, else like
     /// [`Segment::row_totals`].
     pub fn totals(&self) -> Result<RowTotals, SegmentError> {
         match self {

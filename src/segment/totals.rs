@@ -5,7 +5,7 @@ use crate::object::{CodecError, Reader, Writer};
 /// What all rows of a segment, or all records of a branch, add up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowTotals {
-    /// All of them, those without a vector too.
+    /// Number of records, with or without a vector.
     pub records: u64,
     /// Records with a vector.
     pub vectors: u64,
@@ -13,7 +13,7 @@ pub struct RowTotals {
     pub id_line_bytes: u64,
     /// Bytes of id, text and metadata as JSON.
     pub json_bytes: u64,
-    /// Terms in the documents that text queries search.
+    /// Number of terms in the documents that text queries search.
     pub terms: u64,
     /// Bytes of ids, vectors, texts and metadata as stored.
     pub raw_bytes: u64,
@@ -38,7 +38,7 @@ impl RowTotals {
         self.fields().into_iter().zip(other.fields()).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
     }
 
-    /// Takes away what was added before; sums stop at 0.
+    /// Subtracts what was added before. Sums stop at 0.
     pub fn subtract(&mut self, mut other: RowTotals) {
         self.fields().into_iter().zip(other.fields()).for_each(|(sum, less)| *sum = sum.saturating_sub(*less));
     }

@@ -77,14 +77,14 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Sets how many bytes all users may hold together, and how many one of them. What is held already stays.
+    /// Sets how many bytes all users together and each user may hold; unlimited by default. What is held already stays.
     pub fn limit(&self, limit_bytes: u64, user_limit_bytes: u64) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
         self.user_limit_bytes.store(user_limit_bytes, Ordering::Relaxed);
     }
 
-    /// Has the process measured from now on: while it takes more than `limit` bytes nothing is admitted. The first
-    /// call counts.
+    /// Measures the process from now on: while it uses more than `limit_bytes` bytes, nothing is admitted. Only the
+    /// first call has an effect.
     pub fn watch(&self, limit_bytes: u64, measure: MemoryMeter) {
         let gauge =
             MemoryGauge { measure, limit_bytes, admitted_bytes: AtomicU64::default(), is_over: AtomicBool::default() };
@@ -106,7 +106,7 @@ impl MemoryBudget {
         Ok(())
     }
 
-    /// Returns how many bytes one user may hold; the largest u64 where there is no limit.
+    /// Returns how many bytes one user may hold; `u64::MAX` without a limit.
     pub fn user_limit_bytes(&self) -> u64 {
         self.user_limit_bytes.load(Ordering::Relaxed)
     }
@@ -116,14 +116,13 @@ impl MemoryBudget {
         self.held.lock().total_bytes
     }
 
-    /// Begins to count for a user, with nothing held yet. Nothing is asked for yet, so this never fails;
-    /// [`Reservation::resize`] does.
+    /// Returns an empty reservation for a user. It never fails; [`Reservation::resize`] may.
     pub fn empty_reservation(self: &Arc<MemoryBudget>, uid: u32) -> Reservation {
         Reservation { budget: self.clone(), uid, bytes: 0 }
     }
 
-    /// Lets a user hold `bytes` until the reservation is dropped. Fails where that is more than the user's share, or
-    /// all users together may hold.
+    /// Lets a user hold `bytes` until the reservation is dropped. Fails if that is more than the user's share, or all
+    /// users together may hold.
     pub fn reserve(self: &Arc<MemoryBudget>, uid: u32, bytes: u64) -> Result<Reservation, OverBudget> {
         let mut reservation = self.empty_reservation(uid);
         reservation.resize(bytes)?;
@@ -179,7 +178,7 @@ impl MemoryGauge {
     }
 }
 
-/// Bytes that a user holds. They are given back when it is dropped.
+/// Bytes held by a user, until this is dropped.
 pub struct Reservation {
     budget: Arc<MemoryBudget>,
     uid: u32,
@@ -187,7 +186,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Changes its size to `bytes`; less always works. Where it fails it stays as it is.
+    /// Changes its size to `bytes`; less always works. On failure nothing changes.
     pub fn resize(&mut self, bytes: u64) -> Result<(), OverBudget> {
         match bytes.checked_sub(self.bytes) {
             Some(0) => return Ok(()),
@@ -199,24 +198,23 @@ impl Reservation {
         Ok(())
     }
 
-    /// Adds `bytes` to its size. Where that fails it stays as it is.
+    /// Adds `bytes` to its size. On failure nothing changes.
     pub fn grow(&mut self, bytes: u64) -> Result<(), OverBudget> {
         self.resize(self.bytes.saturating_add(bytes))
     }
 
-    /// Lets the same user hold more, by a reservation of its own. Fails as [`MemoryBudget::reserve`] does; this one stays as
-    /// it is.
+    /// Returns a second reservation for the same user. Fails like [`MemoryBudget::reserve`].
     pub fn reserve_more(&self, bytes: u64) -> Result<Reservation, OverBudget> {
         self.budget.reserve(self.uid, bytes)
     }
 
-    /// Begins to count for the same user, with nothing held yet.
+    /// Returns an empty reservation for the same user.
     pub fn empty_for_same_user(&self) -> Reservation {
         self.budget.empty_reservation(self.uid)
     }
 
-    /// Has it count for another user, if that one may hold as much. Fails as [`MemoryBudget::reserve`] does, and then counts
-    /// for the user before. For a moment it counts for both.
+    /// Moves the reservation to another user, if that user may hold as much. Fails like [`MemoryBudget::reserve`], and
+    /// then counts for the user before. For a moment it counts for both.
     pub fn move_to(&mut self, uid: u32) -> Result<(), OverBudget> {
         if uid != self.uid {
             *self = self.budget.reserve(uid, self.bytes)?;
@@ -236,10 +234,10 @@ impl Drop for Reservation {
     }
 }
 
-/// Says that a buffer was not admitted.
+/// A buffer was not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OverBudget {
-    /// The limit in the way: that of the user, or with `is_shared` that of all together.
+    /// The limit in bytes: that of the user, or with `shared` that of all users together.
     pub limit_bytes: u64,
     /// Bytes that the user, or with `is_shared` all together, held before.
     pub held_bytes: u64,

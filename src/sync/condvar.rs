@@ -22,8 +22,8 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Gives the mutex up until this is woken. That may happen without a call: [`Condvar::wait_while`] looks at the
-    /// condition again.
+    /// Releases the mutex until it is woken, possibly without a call: [`Condvar::wait_while`] checks the condition
+    /// again.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let MutexGuard { inner, held } = guard;
         MutexGuard { inner: self.0.wait(inner).unwrap_or_else(PoisonError::into_inner), held }

@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-/// A moment until which somebody waits, however often in between.
+/// The time until which a caller waits, over any number of waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// Returns the moment that long from now.
+    /// Returns the deadline this long from now.
     pub fn from_now(time: Duration) -> Deadline {
         Deadline(Instant::now() + time)
     }

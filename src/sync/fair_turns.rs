@@ -85,9 +85,9 @@ impl FairTurns {
 }
 
 impl Turn {
-    /// Lets others of the same user have their turn, where some wait and this one has lasted.
+    /// Lets waiting requests of the same user have their turn, if this one has taken long.
     ///
-    /// To be called now and then, with no lock held.
+    /// Call it from time to time, with no lock held.
     pub fn pause(&self) {
         if self.since.lock().elapsed() < SLICE {
             return;

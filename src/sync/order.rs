@@ -60,7 +60,7 @@ mod check {
         ///
         /// # Panics
         ///
-        /// Where the thread holds a lock that comes later in the order, or one of the same rank.
+        /// If the thread holds a lock that comes later in the order, or one of the same rank.
         pub(in crate::sync) fn take(rank: Rank) -> HeldRank {
             HELD.with(|held| {
                 let mut held = held.borrow_mut();

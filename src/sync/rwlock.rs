@@ -26,7 +26,7 @@ pub struct WriteGuard<'a, T> {
 }
 
 impl<T> RwLock<T> {
-    /// Makes a lock of that rank, which no thread takes while it holds one of the same or a later rank.
+    /// Makes a lock of this rank. A thread takes it only while it holds no lock of the same or a later rank.
     pub const fn with_rank(rank: Rank, value: T) -> RwLock<T> {
         RwLock { rank, inner: sync::RwLock::new(value) }
     }

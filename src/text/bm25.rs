@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// How soon further occurrences of a word stop counting: with 0 at once, and the later the larger it is.
 pub const K1: f64 = 1.2;
 
-/// How much a long document is held against itself: 0 not at all, 1 in full proportion.
+/// How strongly scores are normalized by length: 0 is not at all, 1 is fully.
 pub const B: f64 = 0.75;
 
 /// The size of everything a query looks at: all visible documents, whatever part holds them.
@@ -44,7 +44,8 @@ impl CollectionTotals {
     }
 }
 
-/// Returns how much a term says that `holding` of `documents` documents contain: above 0, rarer is more.
+/// Returns the inverse document frequency of a term that `holding` of `documents` documents contain. It is above 0, and
+/// larger for rarer terms.
 ///
 /// `holding` above `documents` counts as `documents`.
 pub fn idf(documents: u64, holding: u64) -> f64 {

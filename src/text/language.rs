@@ -48,7 +48,7 @@ impl fmt::Debug for Language {
 }
 
 impl Language {
-    /// Returns the language with an ISO 639-1 code such as `en`; nothing for one that has no stemmer here.
+    /// Returns the language with an ISO 639-1 code such as `en`; `None` for one that has no stemmer here.
     pub fn from_code(code: &str) -> Option<&'static Language> {
         static ALL: [OnceLock<Language>; LANGUAGES.len()] = [const { OnceLock::new() }; LANGUAGES.len()];
         let at = LANGUAGES.iter().position(|(name, _)| *name == code)?;
@@ -81,7 +81,7 @@ impl Language {
         self.stop_words.contains(term)
     }
 
-    /// Returns the stem of a term that is one word of letters; nothing for numbers, identifiers and compounds, and for a
+    /// Returns the stem of a term that is one word of letters; `None` for numbers, identifiers and compounds, and for a
     /// word at which the stemmer panics.
     pub fn stem(&self, term: &str) -> Option<Box<str>> {
         if !term.chars().all(char::is_alphabetic) {
@@ -92,7 +92,7 @@ impl Language {
     }
 }
 
-/// Returns with which letters every term begins that has this stem, but for irregular ones.
+/// Returns with which letters every term begins that has this stem, except for irregular ones.
 ///
 /// A stemmer may exchange the last letter (`happy`, `happi`) or add one (`hoping`, `hope`).
 pub fn stem_prefix(stem: &str) -> &str {

@@ -75,7 +75,7 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u32) {
     out.push(value as u8);
 }
 
-/// Takes one varint from the front of `bytes`; nothing when it is cut short or exceeds 32 bits.
+/// Takes one varint from the front of `bytes`; `None` if it is cut short or exceeds 32 bits.
 #[inline]
 pub(super) fn take_varint(bytes: &mut &[u8]) -> Option<u32> {
     let (&first, rest) = bytes.split_first()?;

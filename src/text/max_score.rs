@@ -69,8 +69,8 @@ impl<'a> MaxScore<'a> {
         MaxScore { clauses, bounds_below, essential: 0, counts }
     }
 
-    /// Returns the next row that is `from` or above, beside those whose score is certainly below `floor`; nothing when no such
-    /// row is left. `from` and `floor` never fall from call to call.
+    /// Returns the next row that is `from` or above, beside those whose score is certainly below `floor`; `None` if no
+    /// such row is left. `from` and `floor` never fall from call to call.
     pub fn seek(&mut self, from: u32, floor: f64) -> Option<u32> {
         // The floor only rises, so a clause that became inessential stays so, and its lists need not be at `from`.
         while self.essential < self.clauses.len() && self.bounds_below[self.essential + 1] < floor {
@@ -79,7 +79,8 @@ impl<'a> MaxScore<'a> {
         self.clauses[self.essential..].iter_mut().filter_map(|cursors| seek(cursors, from)).min()
     }
 
-    /// Returns the score of a row that [`MaxScore::seek`] gave, a document of `length` tokens; nothing where it is below `floor`.
+    /// Returns the score of a row that [`MaxScore::seek`] gave, a document of `length` tokens; `None` if it is below
+    /// `floor`.
     pub fn score(&mut self, row: u32, length: u32, scorer: &Scorer, floor: f64) -> Option<f64> {
         self.counts.fill(0);
         for at in self.essential..self.clauses.len() {

@@ -9,7 +9,7 @@ use super::layout::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// The first bytes are not this layout's.
+    /// The bytes do not begin with the mark of an index.
     #[error("the text index does not begin with its mark")]
     Magic,
     /// The layout is another version than this program reads.
@@ -44,7 +44,7 @@ pub struct Postings<'a> {
 impl<'a> Postings<'a> {
     /// Opens what [`PostingsWriter::finish`](super::PostingsWriter::finish) gave.
     ///
-    /// [`TextError::Magic`], [`TextError::Version`] or [`TextError::Size`] where it is something else.
+    /// [`TextError::Magic`], [`TextError::Version`] or [`TextError::Size`] if it is something else.
     pub fn open(bytes: &'a [u8]) -> Result<Self, TextError> {
         let mark = bytes.first_chunk::<{ MAGIC.len() }>().ok_or(TextError::Magic)?;
         if mark[..7] != MAGIC[..7] {
@@ -56,7 +56,7 @@ impl<'a> Postings<'a> {
         Self::sections(bytes).ok_or(TextError::Size { bytes: bytes.len() })
     }
 
-    /// Cuts the bytes where the header says; nothing unless they come out exactly.
+    /// Cuts the bytes where the header says; `None` unless they come out exactly.
     fn sections(bytes: &'a [u8]) -> Option<Self> {
         let rows = u32_at(bytes, ROWS_AT)?;
         let terms = u32_at(bytes, TERMS_AT)? as usize;
@@ -90,7 +90,7 @@ impl<'a> Postings<'a> {
         self.dictionary.len() / TERM_ENTRY_BYTES
     }
 
-    /// Returns the rows that hold `term`, or nothing when none does: a binary search in place.
+    /// Returns the rows that hold `term`, or `None` if none does: a binary search in place.
     pub fn term(&self, term: &str) -> Option<PostingList<'a>> {
         let (mut low, mut high) = (0, self.terms());
         while low < high {

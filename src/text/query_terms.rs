@@ -7,7 +7,7 @@ use super::{Language, for_each_term};
 /// What a stem's words count beside the word itself. Measured: more brings in too many other words, less too few.
 pub const STEM_WEIGHT: f64 = 0.5;
 
-/// The words of a query: each as it was written, and the stems of those that have one.
+/// The words of a query, each as written, and their stems.
 ///
 /// ```
 /// use engramfs::text::{Language, QueryTerms};

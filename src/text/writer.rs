@@ -156,7 +156,7 @@ struct PostingListWriter {
 }
 
 impl PostingListWriter {
-    /// Adds a row behind the last one. What a damaged index has twice, or out of order, is left out.
+    /// Adds a row after the last one. What a damaged index has twice, or out of order, is left out.
     fn push(&mut self, row: u32, count: u32) {
         let Some(gap) = row.checked_sub(self.next_row) else { return };
         put_varint(&mut self.blocks, gap);

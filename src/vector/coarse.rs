@@ -29,7 +29,7 @@ pub struct CoarseRows<'a> {
 }
 
 impl<'a> CoarseRows<'a> {
-    /// Takes bytes as rows of `dim` dimensions; rows behind the last whole one are all zero.
+    /// Takes bytes as rows of `dim` dimensions; rows after the last whole one are all zero.
     #[must_use]
     #[inline]
     pub fn new(bytes: &'a [u8], dim: usize) -> Self {
@@ -60,7 +60,7 @@ impl<'a> CoarseRows<'a> {
         prefetch(self.factors.get(row as usize).map_or(&[], <[u8; FACTORS_BYTES]>::as_slice));
     }
 
-    /// Returns the code of one row; empty behind the end, so that a damaged row number is no panic.
+    /// Returns the code of one row; empty past the end, so that a damaged row number is no panic.
     #[inline]
     fn code(&self, row: u32) -> &'a [u8] {
         let at = row as usize * self.code_bytes;
@@ -187,7 +187,7 @@ fn best_rounding_table(bytes: &[i8]) -> [i8; 256] {
     best
 }
 
-/// The memory for estimates of several rows, to be used again.
+/// Reusable buffers for estimates of several rows.
 #[derive(Clone, Debug, Default)]
 pub struct Estimates {
     products: Vec<i32>,
@@ -247,8 +247,8 @@ impl CoarseQuery {
         self.score(product[0], rows.factors(place))
     }
 
-    /// Returns about the score of a row that lies `times` as far from the query as one of this
-    /// score, and farther by what estimates are wrong by.
+    /// Returns an estimate of the score of a row `times` as far from the query as one of this score, lowered by the
+    /// error of estimates.
     ///
     /// Far is meant as the euclidean distance, between vectors of unit length under cosine. The inner
     /// product is not a distance: there the least of all comes back.

@@ -21,12 +21,12 @@ pub struct StridedRows<'a> {
     pub data: &'a [f32],
     /// Numbers from the beginning of a row to that of the next.
     pub stride: usize,
-    /// How many rows are multiplied; `data` may hold numbers behind the last.
+    /// How many rows are multiplied; `data` may hold numbers after the last.
     pub count: usize,
 }
 
 impl PackedMatrix {
-    /// Packs a matrix of `depth` rows, whose numbers `value` gives by column and row.
+    /// Packs a matrix of `depth` rows. `value` returns its number by column and row.
     pub fn pack(columns: usize, depth: usize, value: impl Fn(usize, usize) -> f32) -> PackedMatrix {
         let mut panels = vec![[0.0; PANEL]; columns.div_ceil(PANEL) * depth];
         for (number, panel) in panels.chunks_mut(depth.max(1)).enumerate() {
@@ -40,7 +40,7 @@ impl PackedMatrix {
         PackedMatrix { depth, columns, panels }
     }
 
-    /// Packs a matrix whose columns lie one behind the other, as the weights of a layer do.
+    /// Packs a matrix whose columns lie one after the other, as the weights of a layer do.
     ///
     /// # Panics
     ///

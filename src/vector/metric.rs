@@ -65,7 +65,7 @@ impl Metric {
         }
     }
 
-    /// Returns whether scores follow a distance, so that a walk may leave out what lies much farther off.
+    /// Returns whether scores follow a distance, so that a walk may skip what is much farther away.
     #[must_use]
     pub fn is_distance(self) -> bool {
         match self {

@@ -76,8 +76,8 @@ pub fn dot_i8(a: &[i8], b: &[i8]) -> i32 {
     kernels::best().dot_i8(a, b)
 }
 
-/// Puts the inner products of a code with some rows of `codes`, which lie one behind the other and
-/// are as long as it, into `out`, exactly; rows behind the end give 0.
+/// Puts the inner products of a code with some rows of `codes`, which lie one after the other and are as long as it,
+/// into `out`, exactly; rows past the end give 0.
 ///
 /// # Panics
 ///

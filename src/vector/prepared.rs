@@ -161,7 +161,7 @@ impl PreparedVector {
         off * (1.0 + self.rounding)
     }
 
-    /// Tells whether both lengths allow sums in f32.
+    /// Returns whether both lengths allow sums in f32.
     #[inline]
     fn is_safe(&self, row_norm: f32) -> bool {
         NORM_SAFE.contains(&self.norm) && NORM_SAFE.contains(&row_norm)

@@ -29,7 +29,7 @@ pub enum ArgumentForm {
     Word,
     /// One word that does not begin with two dashes, or nothing.
     OptionalWord,
-    /// All words but those that the arguments behind it take, one each, or a JSON string in their place; at least one.
+    /// One or more words, or one JSON string. Each later argument still gets its word.
     Phrase,
     /// Nothing, or all up to the end, which may be a JSON string as a whole.
     Text,
@@ -86,22 +86,22 @@ impl Argument {
         Argument::new(name, ArgumentForm::Words, help)
     }
 
-    /// Returns an argument of a text behind `--`, blanks included, to the end of the line; none where there is no `--`.
+    /// Returns an argument of a text behind `--`, blanks included, to the end of the line; none if there is no `--`.
     pub const fn note(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, ArgumentForm::Note, help)
     }
 
-    /// Returns an argument of words behind `--`, to the end of the line; none where there is no `--`.
+    /// Returns an argument of words behind `--`, to the end of the line; none if there is no `--`.
     pub const fn list(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, ArgumentForm::List, help)
     }
 
-    /// Says that it is the name of a branch or a checkpoint, so that anything else is refused as [`Error::Name`].
+    /// Marks it as the name of a branch or checkpoint: anything else is refused with [`Error::Name`].
     pub const fn checked_as_name(self) -> Argument {
         Argument { is_name: true, ..self }
     }
 
-    /// Says that it names a state of the branch, so that what is no revision is refused as [`Error::Name`].
+    /// Marks it as a state of the branch: anything but a revision is refused with [`Error::Name`].
     pub const fn checked_as_revision(self) -> Argument {
         Argument { is_revision: true, ..self }
     }
@@ -111,7 +111,8 @@ impl Argument {
         Argument { on_command_line: false, ..self }
     }
 
-    /// Says which values are accepted; what another one is, as in `is no side`, and what to write instead.
+    /// Sets which values are accepted, and for all others what is wrong, such as `is no side`, and what to write
+    /// instead.
     pub const fn with_check(self, accepts: fn(&str) -> bool, is: &'static str, hint: &'static str) -> Argument {
         Argument { accepts, rejection: (is, hint), ..self }
     }
@@ -157,12 +158,12 @@ impl Arguments {
         self.0.push((argument.name, values));
     }
 
-    /// Returns all values of an argument, several for words and lists; empty where it was not given.
+    /// Returns all values of an argument, several for words and lists; empty if it was not given.
     pub fn values(&self, argument: &Argument) -> &[String] {
         self.0.iter().find(|(name, _)| *name == argument.name).map_or(&[], |(_, values)| values)
     }
 
-    /// Returns the first value of an argument; none where it was not given.
+    /// Returns the first value of an argument; `None` if it was not given.
     pub fn get(&self, argument: &Argument) -> Option<&str> {
         self.values(argument).first().map(String::as_str)
     }
@@ -172,7 +173,7 @@ impl Arguments {
         self.get(argument).expect("Verb::new refuses arguments that lack it")
     }
 
-    /// Tells whether an argument was given at all, such as a flag.
+    /// Returns whether an argument was given at all, such as a flag.
     pub fn is_set(&self, argument: &Argument) -> bool {
         !self.values(argument).is_empty()
     }

@@ -48,8 +48,8 @@ pub(super) const FORK: VerbSpec = VerbSpec {
 };
 
 impl Verb {
-    /// Returns the verb that makes a child branch of that name; with `owner` it belongs to that user, with `ttl` it has that one from
-    /// the beginning. Fails as [`Verb::new`] does.
+    /// Returns the verb that forks a child branch with that name. `owner` is its owner, by default the caller; `ttl`
+    /// sets its `config/ttl`. Fails like [`Verb::new`].
     pub fn fork(name: &str, owner: Option<u32>, ttl: Option<&str>) -> Result<Verb, ArgumentError> {
         let mut arguments = Arguments::default();
         arguments.set(&NAME, vec![name.to_owned()]);

@@ -3,7 +3,7 @@
 use super::fork::FROM_DISCARDED;
 use super::{Argument, ArgumentForm, Arguments, VerbSpec};
 
-/// Parses the rest of a line behind its verb; none where it lacks an argument or has more than that.
+/// Parses the rest of a line behind its verb; `None` if it lacks an argument or has more than that.
 pub(super) fn parse(arguments: &'static [Argument], mut rest: &str) -> Option<Arguments> {
     let mut found = Arguments::default();
     for (at, argument) in arguments.iter().enumerate() {
@@ -112,8 +112,8 @@ fn take_word<'a>(rest: &mut &'a str) -> Option<&'a str> {
     (!word.is_empty()).then_some(word)
 }
 
-/// Takes all but the last `words` words, and leaves those in `rest`; none where nothing would be taken, or a double quote begins
-/// what is no JSON string.
+/// Takes all but the last `words` words, and leaves those in `rest`; `None` if nothing would be taken, or a double
+/// quote begins what is no JSON string.
 fn take_phrase(rest: &mut &str, words: usize) -> Option<String> {
     let mut phrase = *rest;
     for _ in 0..words {

@@ -100,14 +100,14 @@ impl VerbAnswer {
 }
 
 impl Verb {
-    /// Returns a verb with arguments that were not written in a line. Fails with [`ArgumentError`], whose text names an argument
-    /// that is missing or quotes a value that its argument does not accept: the first such, in the order of the spec.
+    /// Returns a verb with these arguments. Fails with [`ArgumentError`] for the first argument, in the order of the
+    /// spec, that is missing or has a value that is not accepted.
     pub fn new(spec: &'static VerbSpec, arguments: Arguments) -> Result<Verb, ArgumentError> {
         spec.arguments.iter().try_for_each(|argument| argument.check(&arguments))?;
         Ok(Verb { spec, arguments })
     }
 
-    /// Parses a line of `ctl`; none where `ctl` has no such verb, or it takes other arguments.
+    /// Parses a line of `ctl`; `None` if `ctl` has no such verb, or it takes other arguments.
     ///
     /// ```
     /// use engramfs::verb::Verb;
@@ -129,13 +129,13 @@ impl Verb {
         line::write(self.spec, &self.arguments)
     }
 
-    /// Does it, for a caller whose rights were checked. Fails as the method of [`Memory`] does that the verb stands
-    /// for; a dry run fails only where nothing can be said.
+    /// Runs the verb, for a caller whose rights were checked. Fails like its method of [`Memory`]; a dry run fails only
+    /// if it can't tell what would happen.
     pub fn run(&self, context: &VerbContext<'_>) -> Result<VerbAnswer, Error> {
         (self.spec.run)(context, &self.arguments)
     }
 
-    /// Reads the line back that `ctl` answered with, for a command that asks a mount; none where it can't be this verb's.
+    /// Parses the line that `ctl` answered; `None` if it can't be an answer to this verb.
     pub fn parse_answer(&self, line: &str) -> Option<VerbAnswer> {
         match self.spec.report {
             Report::Object => ShownObject::parse(line).map(VerbAnswer::Object),
@@ -153,17 +153,17 @@ impl Verb {
         &self.arguments
     }
 
-    /// Tells whether it only says what it would do: it was given `--dry-run`.
+    /// Returns whether it has `--dry-run`, and only says what it would do.
     pub fn is_dry_run(&self) -> bool {
         self.arguments.is_set(&spec::DRY_RUN)
     }
 
-    /// Tells whether it changes the store, which a dry run never does.
+    /// Returns whether it changes the store, which a dry run never does.
     pub fn changes(&self) -> bool {
         self.spec.changes && !self.is_dry_run()
     }
 
-    /// Tells whether its branch is gone afterwards, which it never is after a dry run.
+    /// Returns whether it ends its branch; a dry run never does.
     pub fn ends_branch(&self) -> bool {
         self.spec.ends_branch && !self.is_dry_run()
     }

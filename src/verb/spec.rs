@@ -19,9 +19,9 @@ pub struct VerbSpec {
     pub rights: Rights,
     /// What the caller of a dry run has to be allowed; none, the default, for the same as `rights`.
     pub dry_run: Option<Rights>,
-    /// Whether it changes the store, but for a dry run; true by default.
+    /// Whether it changes the store, except for a dry run; true by default.
     pub changes: bool,
-    /// Whether the branch is gone afterwards, but for a dry run; false by default.
+    /// Whether the branch is gone afterwards, except for a dry run; false by default.
     pub ends_branch: bool,
     /// Whether it is asked of root branches alone, since it concerns all below one, or the whole store; false by default.
     pub root_only: bool,
@@ -55,10 +55,10 @@ pub enum CliForm {
     OwnModule,
 }
 
-/// What the help of a command says. None of the sentences ends in a period, as clap has it.
+/// The help of a command. Its sentences have no period at the end, as usual with clap.
 #[derive(Clone, Copy, Debug)]
 pub struct CliHelp {
-    /// What it does, as the list of commands and its own page begin.
+    /// The first line of its help, also shown in the list of commands.
     pub about: &'static str,
     /// Help of the argument that names the branch.
     pub target: &'static str,
@@ -66,7 +66,7 @@ pub struct CliHelp {
     pub examples: &'static str,
 }
 
-/// Does a verb, once the rights of its caller were checked.
+/// Runs a verb, once the rights of its caller were checked.
 pub type Run = fn(&VerbContext<'_>, &Arguments) -> Result<VerbAnswer, Error>;
 
 /// What a command prints when its verb was done.
@@ -91,7 +91,7 @@ pub enum Report {
 /// What a caller has to be allowed at the time of the call: a mount asks for it before it runs the verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// What it takes at the branch that it is asked of.
+    /// The rights that the verb needs in the branch it is given to.
     pub branch: BranchRight,
     /// What it takes at the parent, too; a root branch has none to ask.
     pub parent: ParentRight,
@@ -110,10 +110,10 @@ pub enum BranchRight {
     OwnBranchOrParent,
 }
 
-/// What a caller has to be allowed at the branch's parent.
+/// The rights that a verb needs in the branch's parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParentRight {
-    /// Nothing is asked of the mount; the memory may refuse for reasons of its own.
+    /// None. The store may still refuse.
     Nothing,
     /// To enter and read its directory (execute and read).
     Read,
@@ -123,7 +123,7 @@ pub enum ParentRight {
     ReadWrite,
     /// To write to its directory, or to own the branch where the parent has a gate that is not open.
     WriteOrGate,
-    /// What `WriteOrGate` asks for, and to read its directory.
+    /// `WriteOrGate`, and to read its directory.
     ReadWriteOrGate,
 }
 

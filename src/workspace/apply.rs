@@ -54,8 +54,8 @@ impl Tree {
         Ok(directory.get(name))
     }
 
-    /// Checks that a directory takes a new name. `TreeError::Exists` where the name is taken, `TreeError::TooManyLinks`
-    /// where the directory has as many subdirectories as there may be.
+    /// Checks that a directory takes a new name. `TreeError::Exists` if the name is taken, `TreeError::TooManyLinks` if
+    /// the directory has as many subdirectories as there may be.
     pub(super) fn check_free(&self, parent: u64, name: &FileName, is_directory: bool) -> Result<(), TreeError> {
         if self.find(parent, name)?.is_some() {
             return Err(TreeError::Exists);
@@ -185,7 +185,7 @@ impl Tree {
         }
     }
 
-    /// Returns whether a directory is `above` or somewhere in it. `TreeError::Stale` where a directory on the way up is
+    /// Returns whether a directory is `above` or somewhere in it. `TreeError::Stale` if a directory on the way up is
     /// not in the tree.
     pub(super) fn is_within(&self, directory: u64, above: u64) -> Result<bool, TreeError> {
         let mut at = directory;

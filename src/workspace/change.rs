@@ -45,9 +45,9 @@ impl Tree {
         }
     }
 
-    /// Changes a file's content in its place, keeps the totals, and sets its times. `TreeError::Stale` where there is
-    /// none of that number, `TreeError::IsDirectory` or `TreeError::Invalid` for what is not a regular file. An error
-    /// of `edit` may leave the content half changed.
+    /// Changes a file's content in its place, keeps the totals, and sets its times. `TreeError::Stale` if there is none
+    /// with that number, `TreeError::IsDirectory` or `TreeError::Invalid` for what is not a regular file. An error of
+    /// `edit` may leave the content half changed.
     pub(super) fn edit<T>(
         &mut self,
         inode: u64,
@@ -101,7 +101,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes bytes into a file; they stay in memory until they are sealed. Fails as [`Tree::check_write`] does.
+    /// Writes bytes into a file; they stay in memory until they are sealed. Fails like [`Tree::check_write`].
     pub(super) fn write(
         &mut self,
         inode: u64,
@@ -230,9 +230,9 @@ impl Tree {
         Ok(inode)
     }
 
-    /// Gives an inode kind, attributes, times and content of a detached `node`; number and names stay, and the
-    /// entries of a directory. ctime becomes `time`. `IsDirectory` or `NotDirectory` when one of the
-    /// two is a directory and the other is not.
+    /// Gives an inode kind, attributes, times and content of a detached `node`; number and names stay, and the entries
+    /// of a directory. ctime becomes `time`. `IsDirectory` or `NotDirectory` if one of the two is a directory and the
+    /// other is not.
     pub fn replace(&mut self, inode: u64, node: &FileNode, time: Time) -> Result<(), TreeError> {
         match (self.node(inode)?.directory(), node.directory()) {
             // A directory can become nothing else in its place: its entries would lose the way that leads to them.

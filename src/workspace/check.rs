@@ -39,7 +39,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns whether there is an inode of that number and it is a directory.
+    /// Returns whether there is an inode with that number and it is a directory.
     pub(super) fn is_directory(&self, inode: u64) -> bool {
         self.nodes.get(inode).is_some_and(|node| node.directory().is_some())
     }

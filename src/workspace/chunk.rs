@@ -75,7 +75,7 @@ pub(super) fn trim_trailing_zeros(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
-/// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
+/// Returns the hash of the bytes up to the last that is not zero; `None` if all are zero.
 pub(super) fn chunk_hash(bytes: &[u8]) -> Option<Hash> {
     match trim_trailing_zeros(bytes) {
         [] => None,
@@ -111,7 +111,7 @@ impl UnsealedChunk {
         look(&buffer[..self.filled as usize])
     }
 
-    /// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
+    /// Returns the hash of the bytes up to the last that is not zero; `None` if all are zero.
     pub fn hash(&self) -> Option<Hash> {
         *self.hash.get_or_init(|| self.with_bytes(chunk_hash))
     }
@@ -185,7 +185,7 @@ impl PackedChunk {
 }
 
 impl Chunk {
-    /// Returns how many bytes it takes up.
+    /// Returns how many bytes of storage it takes up.
     pub fn length(&self) -> u32 {
         match self {
             Chunk::Zeros(length) => *length,
@@ -200,7 +200,7 @@ impl Chunk {
         u64::from(self.length()).next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Returns the hash of the bytes up to the last that is not zero; none when all are zero.
+    /// Returns the hash of the bytes up to the last that is not zero; `None` if all are zero.
     pub fn hash(&self) -> Option<Hash> {
         match self {
             Chunk::Zeros(_) => None,
@@ -210,8 +210,8 @@ impl Chunk {
         }
     }
 
-    /// Copies bytes from `from` on into `out`, which holds zeros. `TreeError::Segment` where its file can't be read or
-    /// has other bytes; `out` is as it was then.
+    /// Copies bytes from `from` on into `out`, which holds zeros. `TreeError::Segment` if its file can't be read or has
+    /// other bytes; `out` is as it was then.
     pub fn read(&self, from: usize, out: &mut [u8], packs: &dyn Packs) -> Result<(), TreeError> {
         let copy = |bytes: &[u8], out: &mut [u8]| {
             let bytes = bytes.get(from..).unwrap_or_default();
@@ -229,8 +229,8 @@ impl Chunk {
         Ok(())
     }
 
-    /// Returns the same chunk with its bytes in memory. One that is in memory is only cloned. `TreeError::Segment`
-    /// where its file can't be read or has other bytes.
+    /// Returns the same chunk with its bytes in memory, where it may be already. `TreeError::Segment` if its file can't
+    /// be read or has other bytes.
     pub fn load(&self, packs: &dyn Packs) -> Result<Chunk, TreeError> {
         let bytes = match self {
             Chunk::Zeros(_) | Chunk::Unsealed(_) => return Ok(self.clone()),
@@ -240,8 +240,8 @@ impl Chunk {
         Ok(Chunk::Unsealed(Arc::new(UnsealedChunk::zero_extended(bytes, self.length()))))
     }
 
-    /// Writes bytes, which lie within 64 KiB. A chunk in a file is read where it keeps some of its bytes. Fails as
-    /// [`Chunk::load`] does.
+    /// Writes bytes, which lie within 64 KiB. A chunk in a file is read where it keeps some of its bytes. Fails like
+    /// [`Chunk::load`].
     pub fn write(&mut self, at: usize, bytes: &[u8], packs: &dyn Packs) -> Result<(), TreeError> {
         // No old byte is kept, so a chunk in a file need not be read.
         if at == 0 && bytes.len() >= self.length() as usize {
@@ -259,8 +259,8 @@ impl Chunk {
         Ok(())
     }
 
-    /// Cuts it to `length` bytes; a chunk in a file is read when bytes of it go. Fails as [`Chunk::load`] does,
-    /// and then stays as it was.
+    /// Cuts it to `length` bytes; a chunk in a file is read when bytes of it go. Fails like [`Chunk::load`], and then
+    /// stays as it was.
     pub fn cut(&mut self, length: u32, packs: &dyn Packs) -> Result<(), TreeError> {
         if length >= self.length() {
             return Ok(());
@@ -309,8 +309,7 @@ impl Chunk {
         self.address().is_some()
     }
 
-    /// Returns what tells an unsealed chunk from all others for as long as it is held; none for zeros
-    /// and for one in a pack.
+    /// Returns the address that identifies an unsealed chunk while it is held; `None` for zeros and for one in a pack.
     pub fn address(&self) -> Option<*const ()> {
         match self {
             Chunk::Unsealed(unsealed) => Some(Arc::as_ptr(unsealed).cast()),

@@ -53,7 +53,7 @@ impl Piece {
 }
 
 impl Chunks {
-    /// Returns a chunk, or nothing for a hole.
+    /// Returns a chunk, or `None` for a hole.
     pub fn get(&self, number: u64) -> Option<&Chunk> {
         match self {
             Chunks::First(chunk) => chunk.as_ref().filter(|_| number == 0),
@@ -61,7 +61,7 @@ impl Chunks {
         }
     }
 
-    /// Returns the number behind the run that a number is in; none where it is in no run.
+    /// Returns the number behind the run that a number is in; `None` if it is in no run.
     pub fn run_end(&self, number: u64) -> Option<u64> {
         let Chunks::Many(map) = self else { return None };
         match find_covering(map, number)? {
@@ -70,7 +70,7 @@ impl Chunks {
         }
     }
 
-    /// Returns a chunk to change it in its place; a hole becomes a chunk without bytes.
+    /// Returns a chunk for changes in place. A hole becomes an empty chunk.
     pub fn get_mut(&mut self, number: u64) -> &mut Chunk {
         if number != 0 {
             self.make_map();
@@ -91,7 +91,7 @@ impl Chunks {
         }
     }
 
-    /// Makes a hole; returns what was there, none where there was a hole already.
+    /// Makes a hole; returns what was there, `None` if there was a hole already.
     pub fn remove(&mut self, number: u64) -> Option<Chunk> {
         match self {
             Chunks::First(first) => first.take_if(|_| number == 0),
@@ -144,7 +144,7 @@ impl Chunks {
         more
     }
 
-    /// Returns the first chunk whose number is not below `from`, with its number; none behind the last.
+    /// Returns the first chunk whose number is not below `from`, with its number; none after the last.
     pub fn next(&self, from: u64) -> Option<(u64, &Chunk)> {
         match self {
             Chunks::First(first) => first.as_ref().filter(|_| from == 0).map(|chunk| (0, chunk)),
@@ -155,7 +155,7 @@ impl Chunks {
         }
     }
 
-    /// Goes through all chunks in order but those in runs, which hold no bytes.
+    /// Iterates over all chunks in order but those in runs, which hold no bytes.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Chunk)> {
         let (first, many) = match self {
             Chunks::First(first) => (first.as_ref(), None),
@@ -169,7 +169,7 @@ impl Chunks {
         first.map(|chunk| (0, chunk)).into_iter().chain(ones)
     }
 
-    /// Returns the piece at exactly that number: nothing where a run that began before it covers it.
+    /// Returns the piece at exactly that number: `None` if a run that began before it covers it.
     fn piece(&self, number: u64) -> Option<Piece> {
         match self {
             Chunks::First(chunk) => chunk.clone().filter(|_| number == 0).map(Piece::One),
@@ -205,8 +205,8 @@ impl Chunks {
         all
     }
 
-    /// Puts pieces at their numbers, as [`Chunks::differences`] gave them. Returns the bytes that all take up, or none
-    /// where two overlap.
+    /// Puts pieces at their numbers, as [`Chunks::differences`] gave them. Returns the bytes that all take up, or
+    /// `None` if two overlap.
     pub fn apply_differences(&mut self, pieces: Vec<(u64, Option<Piece>)>) -> Option<u64> {
         let is_small = |(number, piece): &(u64, Option<Piece>)| *number == 0 && !matches!(piece, Some(Piece::Run(_)));
         if matches!(self, Chunks::First(_)) && pieces.iter().all(is_small) {

@@ -32,9 +32,9 @@ pub struct FileContent {
 pub(super) struct ChunkRange {
     /// The chunk's place in the file, from 0.
     pub number: u64,
-    /// The first byte of it that is covered, from the chunk's begin.
+    /// Offset in the chunk of the first covered byte.
     pub start: usize,
-    /// The byte after the last one that is covered.
+    /// Offset in the chunk after the last covered byte.
     pub end: usize,
 }
 
@@ -88,7 +88,7 @@ impl FileContent {
     }
 
     /// Returns up to `length` bytes from `offset`, fewer at the end. Sealed chunks are read and checked. Holes are
-    /// zeros, and take no reading. `TreeError::Segment` where a chunk can't be read or is not what was written.
+    /// zeros, and take no reading. `TreeError::Segment` if a chunk can't be read or is not what was written.
     pub fn read(&self, offset: u64, length: usize, packs: &dyn Packs) -> Result<Vec<u8>, TreeError> {
         let length = (length as u64).min(self.size.saturating_sub(offset));
         let mut bytes = vec![0; length as usize];
@@ -104,7 +104,7 @@ impl FileContent {
     }
 
     /// Returns whether another content's bytes are the first of this one's. Chunks with equal hashes are not read.
-    /// Fails as [`FileContent::read`] does.
+    /// Fails like [`FileContent::read`].
     pub fn begins_with(&self, other: &FileContent, packs: &dyn Packs) -> Result<bool, TreeError> {
         if other.size > self.size {
             return Ok(false);
@@ -124,7 +124,7 @@ impl FileContent {
         Ok(true)
     }
 
-    /// Changes one chunk in its place and keeps the sums right. Fails as `change` does; the sums are right then, too.
+    /// Changes one chunk in its place and keeps the sums right. Fails like `change`; the sums are right then, too.
     pub(super) fn change(
         &mut self,
         number: u64,
@@ -196,8 +196,8 @@ impl FileContent {
         Ok(())
     }
 
-    /// Writes bytes at an offset; the file grows if they end behind it. No bytes change nothing.
-    /// [`TreeError::Segment`] where a chunk that is kept in part can't be read; those before it are written then.
+    /// Writes bytes at an offset; the file grows if they end behind it. No bytes change nothing. [`TreeError::Segment`]
+    /// if a chunk that is kept in part can't be read; those before it are written then.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8], packs: &dyn Packs) -> Result<(), TreeError> {
         if bytes.is_empty() {
             return Ok(());
@@ -221,7 +221,7 @@ impl FileContent {
         }
     }
 
-    /// Sets the size; what is behind it goes. [`TreeError::Segment`] where the last chunk that stays can't be read;
+    /// Sets the size; what is behind it goes. [`TreeError::Segment`] if the last chunk that stays can't be read;
     /// nothing has changed then.
     pub(super) fn truncate(&mut self, size: u64, packs: &dyn Packs) -> Result<(), TreeError> {
         let (number, keep) = (size / CHUNK_BYTES, (size % CHUNK_BYTES) as u32);

@@ -34,7 +34,7 @@ pub(super) const VERSION: u8 = 3;
 pub(super) mod code {
     /// No chunk: its bytes read as zeros and take up no space.
     pub const HOLE: u8 = 0;
-    /// Zeros that take up space.
+    /// A chunk of allocated zeros.
     pub const ZEROS: u8 = 1;
     /// Unsealed: the bytes themselves follow, without zeros at their end.
     pub const UNSEALED: u8 = 2;
@@ -42,7 +42,7 @@ pub(super) mod code {
     pub const SEALED: u8 = 3;
     /// Whole chunks of zeros that take up space, one after the other.
     pub const RUN: u8 = 4;
-    /// In a pack that the reader has to find: the chunk's hash stands for pack and place.
+    /// In a pack that the reader has to find by the chunk's hash.
     pub const HELD: u8 = 5;
 }
 
@@ -61,23 +61,24 @@ struct Table {
 }
 
 impl Tree {
-    /// Returns what this tree has other than `base`, for [`Tree::with_delta`]. Costs what differs.
+    /// Returns the difference of this tree from `base`, for [`Tree::with_delta`]. The cost depends on what differs.
     ///
-    /// Bytes of unsealed chunks are in it, so a tree should be sealed first: an error is that of reading
-    /// one. Orphans are not in it.
+    /// It includes the bytes of unsealed chunks, so seal the tree first; orphans are left out. Fails if an unsealed
+    /// chunk can't be read.
     pub fn delta_from(&self, base: &Tree) -> Result<Vec<u8>, TreeError> {
         Ok(self.delta_within(base, usize::MAX)?.unwrap_or_default())
     }
 
-    /// Like [`Tree::delta_from`], for a delta of up to `bytes_max`: none where it is longer. A longer one is not written to
-    /// its end, so that comparing a tree with many others takes no more memory than that. Fails as that does.
+    /// Like [`Tree::delta_from`], for a delta of up to `bytes_max`: `None` if it is longer. A longer one is not written
+    /// to its end, so that comparing a tree with many others takes no more memory than that. Fails like
+    /// [`Tree::delta_from`].
     pub fn delta_within(&self, base: &Tree, bytes_max: usize) -> Result<Option<Vec<u8>>, TreeError> {
         self.write_delta(base, ChunkNames::ByPlace(Table::default()), bytes_max)
     }
 
-    /// Like [`Tree::delta_within`], for [`Tree::with_held_delta`]: names chunks by their hashes and adds them to `held`, so that
-    /// moving them into other packs does not change it. Where the delta is longer, `held` may have chunks that are not
-    /// needed. Fails as [`Tree::delta_from`] does.
+    /// Like [`Tree::delta_within`], for [`Tree::with_held_delta`]: names chunks by their hashes and adds them to
+    /// `held`, so that moving them into other packs does not change it. If the delta is longer, `held` may have chunks
+    /// that are not needed. Fails like [`Tree::delta_from`].
     pub fn held_delta_within(
         &self,
         base: &Tree,

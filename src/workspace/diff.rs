@@ -92,7 +92,7 @@ impl Tree {
         self.differences_at_most(newer, usize::MAX).unwrap_or_default()
     }
 
-    /// The same, or nothing where more than `limit` paths differ; it then costs no more than `limit` do.
+    /// The same, or `None` if more than `limit` paths differ; it then costs no more than `limit` do.
     pub fn differences_at_most(&self, newer: &Tree, limit: usize) -> Option<Vec<TreeDifference>> {
         let mut found = Vec::new();
         // Heads are mostly known, so that equal trees cost nothing, whatever they hold.
@@ -122,8 +122,8 @@ impl Tree {
         Some(found)
     }
 
-    /// Returns at how many paths a newer tree differs where this one holds nothing, without a look at each. None where it
-    /// holds something.
+    /// Returns at how many paths a newer tree differs where this one holds nothing, without a look at each. `None` if
+    /// it holds something.
     pub fn differences_from_empty(&self, newer: &Tree) -> Option<u64> {
         let root = |tree: &Tree| tree.node(ROOT).ok().map(|node| node.hash_without_entries());
         let TreeTotals { files, directories, hard_links, .. } = newer.totals();

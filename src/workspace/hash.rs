@@ -59,7 +59,7 @@ impl Tree {
         self.hash_memo().directories.get(&ROOT).map_or(Hash::ZERO, |root| root.hash)
     }
 
-    /// Returns the hash of one inode and all below it, or nothing when there is no such inode.
+    /// Returns the hash of one inode and all below it, or `None` if there is no such inode.
     pub fn node_hash(&self, inode: u64) -> Option<Hash> {
         let node = self.node(inode).ok()?;
         node.hash().or_else(|| self.hash_memo().directories.get(&inode).map(|known| known.hash))

@@ -35,7 +35,7 @@ impl HeldChunks {
         self.0.entry(chunk.hash).or_insert_with(|| chunk.clone());
     }
 
-    /// Returns where the chunk of that hash is.
+    /// Returns where the chunk with that hash is.
     pub(super) fn find(&self, hash: &Hash) -> Option<&Arc<PackedChunk>> {
         self.0.get(hash)
     }

@@ -46,7 +46,7 @@ impl Links {
         };
     }
 
-    /// Goes through all names; the root has none.
+    /// Iterates over all names; the root has none.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &FileName)> {
         let (one, many) = match self {
             Links::None | Links::Root => (None, None),

@@ -37,14 +37,14 @@ pub(super) struct DeltaChanges<'a> {
 impl Tree {
     /// Returns the tree that gave `bytes` by [`Tree::delta_from`] this one.
     ///
-    /// `Codec` or `Stored` when the bytes are damaged or of another base.
+    /// `Codec` or `Stored` if the bytes are damaged or of another base.
     pub fn with_delta(&self, bytes: &[u8]) -> Result<Tree, TreeError> {
         self.read_delta(bytes, None)
     }
 
     /// Returns the tree that gave `bytes` by [`Tree::held_delta_within`] this one.
     ///
-    /// `Stored` where `held` has not got a chunk that it names; else as [`Tree::with_delta`].
+    /// `Stored` if `held` does not have a chunk that it names; else like [`Tree::with_delta`].
     pub fn with_held_delta(&self, bytes: &[u8], held: &HeldChunks) -> Result<Tree, TreeError> {
         self.read_delta(bytes, Some(held))
     }
@@ -175,7 +175,7 @@ impl Tree {
     }
 }
 
-/// Changes an inode; none where it is not there.
+/// Changes an inode; `None` if it is not there.
 pub(super) fn change_node(tree: &mut Tree, inode: u64, change: impl FnOnce(&mut FileNode)) -> Option<()> {
     tree.node_mut_keeping_stored_owner(inode).ok().map(change)
 }

@@ -17,8 +17,8 @@ const INLINE_BYTES_MAX: usize = 22;
 
 /// A name: 1 to 255 bytes without `/` and NUL, and neither `.` nor `..`.
 ///
-/// Most names are short: they are kept in their place, so that a directory's entries are compared
-/// and copied without a look elsewhere. Clones of a long one share its bytes.
+/// Short names are stored inline, so that comparing and copying them follows no pointer. Clones of a long one share its
+/// bytes.
 #[derive(Clone)]
 pub struct FileName(Bytes);
 

@@ -73,12 +73,12 @@ impl Directory {
         self.entries.is_empty()
     }
 
-    /// Returns the inode of a name; none where there is no such entry.
+    /// Returns the inode of a name; `None` if there is no such entry.
     pub fn get(&self, name: &[u8]) -> Option<u64> {
         self.entries.get(name).copied()
     }
 
-    /// Goes through the entries whose names are behind `after`, or all, in bytewise order.
+    /// Iterates over the entries whose names are behind `after`, or all, in bytewise order.
     pub fn entries_after(&self, after: Option<&[u8]>) -> impl Iterator<Item = (&FileName, u64)> + use<'_> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let range = self.entries.range::<_, [u8]>((from, Bound::Unbounded));
@@ -94,21 +94,21 @@ pub(super) type Xattrs = OrdMap<Arc<[u8]>, Arc<[u8]>>;
 pub struct FileNode {
     /// Permission bits with setuid, setgid and sticky: 12 bits.
     pub mode: u32,
-    /// Owner when it was written last; [`Tree::owner`](super::Tree::owner) says who that is by now.
+    /// Uid of the owner when it was last written; [`Tree::owner`](super::Tree::owner) returns the present one.
     pub(super) uid: u32,
     /// Transfers of its tree until then.
     pub(super) epoch: u32,
-    /// Group, as chown(2) set it or the directory gave it.
+    /// Gid of its group, set by chown(2) or by the directory.
     pub gid: u32,
     /// When it was last read, as the caller says.
     pub atime: Time,
-    /// When its content last changed, as far as nobody has set another time.
+    /// When its content last changed, or the time that was set since (mtime).
     pub mtime: Time,
     /// When its content was last written in this branch or brought by a merge; nobody can set it.
     pub written: Time,
     /// When anything of it last changed.
     pub ctime: Time,
-    /// When it was made, by which a purge finds it under its other names.
+    /// When it was made. A purge finds it under its other names by this time.
     pub crtime: Time,
     /// The names that lead to it.
     pub(super) links: Links,
@@ -147,7 +147,7 @@ impl FileNode {
         &self.body
     }
 
-    /// Returns what it is, without what only its kind has.
+    /// Returns its kind.
     pub fn kind(&self) -> FileKind {
         match self.body {
             Body::File(_) => FileKind::File,
@@ -189,7 +189,7 @@ impl FileNode {
         }
     }
 
-    /// Goes through its names, each with the directory that has it.
+    /// Iterates over its names, each with the directory that has it.
     pub fn names(&self) -> impl Iterator<Item = (u64, &FileName)> {
         self.links.iter()
     }
@@ -204,17 +204,17 @@ impl FileNode {
         self
     }
 
-    /// Returns an extended attribute; none where there is none of that name.
+    /// Returns an extended attribute; `None` if there is none with that name.
     pub fn xattr(&self, name: &[u8]) -> Option<&[u8]> {
         self.xattrs.get(name).map(|value| &**value)
     }
 
-    /// Goes through the extended attributes of all namespaces, in bytewise order of names.
+    /// Iterates over the extended attributes of all namespaces, in bytewise order of names.
     pub fn xattrs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.xattrs.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Returns a symbolic link's target; none for any other kind.
+    /// Returns a symbolic link's target; `None` for any other kind.
     pub fn target(&self) -> Option<&[u8]> {
         if let Body::Symlink(target) = &self.body { Some(target) } else { None }
     }
@@ -224,23 +224,23 @@ impl FileNode {
         if let Body::CharDevice(rdev) | Body::BlockDevice(rdev) = self.body { rdev } else { 0 }
     }
 
-    /// Returns a file's content; none for any other kind.
+    /// Returns a file's content; `None` for any other kind.
     pub fn content(&self) -> Option<&FileContent> {
         if let Body::File(content) = &self.body { Some(content) } else { None }
     }
 
-    /// Returns a directory's entries; none for any other kind.
+    /// Returns a directory's entries; `None` for any other kind.
     pub fn directory(&self) -> Option<&Directory> {
         if let Body::Directory(directory) = &self.body { Some(directory) } else { None }
     }
 
-    /// Returns the hash of a file's size and bytes alone; none for any other kind.
+    /// Returns the hash of a file's size and bytes alone; `None` for any other kind.
     pub fn content_hash(&self) -> Option<Hash> {
         self.content().map(FileContent::hash)
     }
 
-    /// Returns the hash of kind, mode, content, target, device number and user attributes; none for a
-    /// directory, whose hash is its tree's to know.
+    /// Returns the hash of kind, mode, content, target, device number and user attributes; `None` for a directory,
+    /// whose hash is its tree's to know.
     pub fn hash(&self) -> Option<Hash> {
         if let Body::Directory(_) = self.body { None } else { Some(self.hash_without_entries()) }
     }

@@ -62,7 +62,7 @@ impl Nodes {
         inode.checked_shr(DIGIT_BITS * (self.level + 1)).unwrap_or(0) == 0
     }
 
-    /// Returns a node; none where there is none of that number.
+    /// Returns a node; `None` if there is none with that number.
     pub fn get(&self, inode: u64) -> Option<&Arc<FileNode>> {
         let mut at = self.root.as_ref().filter(|_| self.is_in_range(inode))?;
         let mut level = self.level;
@@ -75,12 +75,12 @@ impl Nodes {
         }
     }
 
-    /// Tells whether some node has that number, be it one without a name.
+    /// Returns whether a node has that number, with or without a name.
     pub fn contains(&self, inode: u64) -> bool {
         self.get(inode).is_some()
     }
 
-    /// Returns a node to change or replace it; none where there is none of that number.
+    /// Returns a node to change or replace it; `None` if there is none with that number.
     pub fn get_mut(&mut self, inode: u64) -> Option<&mut Arc<FileNode>> {
         if !self.is_in_range(inode) {
             return None;
@@ -123,20 +123,20 @@ impl Nodes {
         }
     }
 
-    /// Takes a node out, and returns it; none where there is none of that number.
+    /// Takes a node out, and returns it; `None` if there is none with that number.
     pub fn remove(&mut self, inode: u64) -> Option<Arc<FileNode>> {
         // Asked first, since `remove_node` copies all shared blocks on its way.
         self.get(inode)?;
         remove_node(&mut self.root, inode, self.level)
     }
 
-    /// Goes through all nodes in ascending order of their numbers.
+    /// Iterates over all nodes in ascending order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Arc<FileNode>)> {
         let all = DifferenceIter { pairs: Vec::from([BlockPair::new(None, self.root(), self.level)]) };
         all.filter_map(|changed| Some((changed.inode, changed.new?)))
     }
 
-    /// Goes through all numbers, ascending, under which a newer map does not have the very same node. Costs what
+    /// Iterates over all numbers, ascending, under which a newer map does not have the very same node. Costs what
     /// differs: blocks that both share are passed over.
     pub fn diff<'a>(&'a self, newer: &'a Nodes) -> impl Iterator<Item = ChangedNode<'a>> {
         let top = BlockPair::new(self.root(), newer.root(), self.level.max(newer.level));

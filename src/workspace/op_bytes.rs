@@ -39,7 +39,7 @@ impl FileOp<'_> {
         if input.is_empty() { Ok(op) } else { Err(CodecError::Number) }
     }
 
-    /// Appends the canonical bytes but for those that a write ends with, which it returns.
+    /// Appends the canonical bytes except for those that a write ends with, which it returns.
     pub fn write(&self, out: &mut Writer) -> &[u8] {
         // These bytes are in journals, so the order of fields never changes; `read_with` takes them in the same one.
         match self {
@@ -90,7 +90,7 @@ impl FileOp<'_> {
         FileOp::read_with(input, Cow::Borrowed)
     }
 
-    /// The same, with a copy of the bytes of a write. Fails as [`FileOp::read`] does.
+    /// The same, with a copy of the bytes of a write. Fails like [`FileOp::read`].
     pub fn read_owned(input: &mut Reader<'_>) -> Result<FileOp<'static>, CodecError> {
         FileOp::read_with(input, |bytes| Cow::Owned(bytes.to_vec()))
     }

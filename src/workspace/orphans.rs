@@ -5,7 +5,7 @@ use super::node::{Body, Directory, FileNode};
 use super::{FileContent, Tree};
 
 impl Tree {
-    /// Goes through the inodes that have no name any longer and are kept for their open handles.
+    /// Iterates over the inodes that have no name any longer and are kept for their open handles.
     pub fn orphans(&self) -> impl Iterator<Item = u64> {
         self.orphans.iter().copied()
     }

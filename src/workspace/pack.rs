@@ -27,8 +27,8 @@ pub trait Packs: Send + Sync {
     /// Returns a pack; the error is what `Pack::open` says.
     fn pack(&self, name: &Hash) -> Result<Arc<Pack>, SegmentError>;
 
-    /// Returns a pack that has a chunk of that hash: the one that a tree names may have been written again without what
-    /// is not needed any more, and be gone.
+    /// Returns a pack that has a chunk with that hash: the one that a tree names may have been written again without
+    /// what is not needed any more, and be gone.
     fn holder(&self, _hash: &Hash) -> Option<Arc<Pack>> {
         None
     }
@@ -50,8 +50,8 @@ pub struct Pack {
 }
 
 impl Pack {
-    /// Opens a pack; reads and checks its footer, nothing else. [`SegmentError::Damaged`] where the file of that name
-    /// is no pack.
+    /// Opens a pack; reads and checks its footer, nothing else. [`SegmentError::Damaged`] if the file with that name is
+    /// no pack.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<Pack, SegmentError> {
         let file = Container::open(blobs, name, KIND)?;
         let mut extra = Reader::new(file.extra());
@@ -72,22 +72,22 @@ impl Pack {
         self.file.length()
     }
 
-    /// Returns how many bytes its chunks have as they are stored: without zeros at their ends. [`SegmentError::Io`]
-    /// or [`SegmentError::Damaged`] where the table of chunks can't be read or is damaged.
+    /// Returns how many bytes its chunks have as they are stored: without zeros at their ends. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] if the table of chunks can't be read or is damaged.
     pub fn chunk_bytes(&self) -> Result<u64, SegmentError> {
         let Some(last) = u32::try_from(self.chunks).ok().and_then(|chunks| chunks.checked_sub(1)) else { return Ok(0) };
         self.chunk_range(last).map(|(start, length)| start + length)
     }
 
-    /// Checks every byte. The first damage ends it: `SegmentError::Damaged`.
+    /// Checks every byte. Fails with `SegmentError::Damaged` at the first damage.
     pub fn verify(&self) -> Result<(), SegmentError> {
         self.file.verify()
     }
 
     /// Reads the bytes of a chunk and checks them against the hash that the file has for it, each time.
     ///
-    /// So neither what says where the chunk lies nor an earlier check is trusted. `SegmentError::Damaged` where the
-    /// pack has no such chunk, or other bytes for it.
+    /// So neither what says where the chunk lies nor an earlier check is trusted. `SegmentError::Damaged` if the pack
+    /// has no such chunk, or other bytes for it.
     pub(super) fn read(&self, sealed: &PackedChunk) -> Result<Vec<u8>, SegmentError> {
         let (start, stored) = self.chunk_range(sealed.number)?;
         if stored == u64::from(sealed.stored_bytes) {
@@ -99,13 +99,13 @@ impl Pack {
         Err(self.file.damaged(BYTES, &format!("chunk {} is not the one that a file has", sealed.number)))
     }
 
-    /// Returns whether it has a chunk of that hash; a table that can't be read has none.
+    /// Returns whether it has a chunk with that hash; a table that can't be read has none.
     pub fn contains(&self, hash: &Hash) -> bool {
         self.find(hash).is_ok_and(|found| found.is_some())
     }
 
-    /// Returns a chunk of that hash. None where the pack has none. It costs a binary search. [`SegmentError::Io`] or
-    /// [`SegmentError::Damaged`] where the table of chunks can't be read or is damaged.
+    /// Returns a chunk with that hash. `None` if the pack has none. It costs a binary search. [`SegmentError::Io`] or
+    /// [`SegmentError::Damaged`] if the table of chunks can't be read or is damaged.
     pub(super) fn find(&self, hash: &Hash) -> Result<Option<PackedChunk>, SegmentError> {
         // The search ends whatever the table says, and what it finds is checked against its hash when it is read.
         let (mut low, mut high) = (0, self.chunks);
@@ -157,7 +157,7 @@ impl Pack {
 
 /// Writes chunks, whose bytes are not all zeros and whose hashes are distinct, into a new pack.
 ///
-/// Returns its name. Memory holds one chunk at a time, and the table. Fails where a chunk can't be read, or the disk
+/// Returns its name. Memory holds one chunk at a time, and the table. Fails if a chunk can't be read, or the disk
 /// refuses.
 pub(super) fn write_pack(
     blobs: &BlobStore,

@@ -13,7 +13,7 @@ mod code {
     pub const REPLACE: u8 = 65;
 }
 
-/// One change of a tree. Where it takes a node of another tree, it names the inode there.
+/// One change of a tree. If it takes a node of another tree, it names the inode there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeChange {
     /// An operation, as users do them.
@@ -51,7 +51,7 @@ impl Tree {
     /// Makes one change, with the nodes of `other`, whose contents may count as written now; returns the inode that was
     /// made or changed, and the one that lost its last name.
     ///
-    /// Fails as [`Tree::apply`] does, and `Stale` where either tree has not got an inode that it names.
+    /// Fails like [`Tree::apply`], and `Stale` if either tree does not have an inode that it names.
     pub fn make_change(
         &mut self,
         change: &TreeChange,
@@ -86,7 +86,7 @@ impl Tree {
     /// Returns this tree with all changes of a patch made. It gives what it gave when the patch was recorded: the same
     /// inodes under the same numbers.
     ///
-    /// Any error says that this tree or `other` is not the one that it was recorded with.
+    /// An error means that this tree or `other` is not the one that the patch was recorded with.
     pub fn apply_patch(
         &self,
         patch: &TreePatch,

@@ -6,7 +6,7 @@ use super::node::Body;
 use super::{FileNode, Tree, TreeError};
 use crate::object::{Hash, Time};
 
-/// Which files of a tree go: those that any of the three names.
+/// Which files of a tree to remove: all that match one of the three fields.
 #[derive(Clone, Debug, Default)]
 pub struct PurgedFiles {
     /// The entries at these paths, with all that is below them.
@@ -22,11 +22,11 @@ pub struct PurgedFiles {
 pub struct PurgedFile {
     /// Where it stood; empty for one without a name.
     pub path: Vec<u8>,
-    /// Its hash; none for a directory.
+    /// Its hash; `None` for a directory.
     pub hash: Option<Hash>,
     /// The hash of its content, where it is a file that has some.
     pub content: Option<Hash>,
-    /// When it was made; none for a directory.
+    /// When it was made; `None` for a directory.
     pub birth: Option<Time>,
 }
 
@@ -74,9 +74,9 @@ impl Tree {
         self.purged_inodes(files).into_iter().filter_map(purged_file).collect()
     }
 
-    /// Returns the tree without what goes, under all its names and open or not; none where it has nothing of that.
-    /// `files/` itself stays. Costs a look at every node where contents or births are given. `TreeError::Stale` where
-    /// the directory of a name is not in the tree; a whole tree has all of them.
+    /// Returns the tree without what goes, under all its names and open or not; `None` if it has nothing of that.
+    /// `files/` itself stays. Costs a look at every node where contents or births are given. `TreeError::Stale` if the
+    /// directory of a name is not in the tree; a whole tree has all of them.
     pub fn without_purged(&self, files: &PurgedFiles, time: Time) -> Result<Option<Tree>, TreeError> {
         let chosen = self.purged_inodes(files);
         if chosen.is_empty() {

@@ -15,7 +15,7 @@ pub fn unshared_bytes(from: u64, to: u64, length: u64) -> u64 {
 }
 
 impl FileContent {
-    /// Returns where data begins at or behind `offset`; none when there is none or it is behind the end.
+    /// Returns where data begins at or after `offset`; `None` if there is none or it is past the end.
     pub fn next_data(&self, offset: u64) -> Option<u64> {
         let (mut number, mut from) = (offset / CHUNK_BYTES, offset);
         loop {
@@ -32,7 +32,7 @@ impl FileContent {
         }
     }
 
-    /// Returns where a hole begins at or behind `offset`: at the latest at the end; none behind it.
+    /// Returns where a hole begins at or after `offset`: at the latest at the end; none behind it.
     pub fn next_hole(&self, offset: u64) -> Option<u64> {
         if offset >= self.size() {
             return None;
@@ -53,7 +53,7 @@ impl FileContent {
         Some(from.min(self.size()))
     }
 
-    /// Makes a hole; the size stays. [`TreeError::Segment`] where a chunk that is kept in part can't be read.
+    /// Makes a hole; the size stays. [`TreeError::Segment`] if a chunk that is kept in part can't be read.
     pub(super) fn punch(&mut self, offset: u64, length: u64, packs: &dyn Packs) -> Result<(), TreeError> {
         let (edges, whole) = edges(offset, length);
         for ChunkRange { number, start, end } in edges {
@@ -83,8 +83,8 @@ impl FileContent {
         Ok(())
     }
 
-    /// Copies bytes of another file; chunks that lie alike in both are shared. [`TreeError::Segment`] where a chunk
-    /// that is copied, or kept in part, can't be read; those before it are copied then.
+    /// Copies bytes of another file; chunks that lie alike in both are shared. [`TreeError::Segment`] if a chunk that
+    /// is copied, or kept in part, can't be read; those before it are copied then.
     pub(super) fn copy(
         &mut self,
         at: u64,

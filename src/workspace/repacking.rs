@@ -103,8 +103,7 @@ pub struct TreeRelocator {
 }
 
 impl TreeRelocator {
-    /// Writes what the trees need of the packs `old_packs` into a new one in the blob store; nothing where they need
-    /// none of them.
+    /// Copies the chunks of `old_packs` that the trees need into a new pack. Writes nothing if they need none.
     ///
     /// Each chunk is read and checked. After an error the old packs are as good as before.
     pub fn repack<'a>(

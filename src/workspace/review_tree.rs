@@ -21,8 +21,8 @@ const NO_ACCESS_MODE: u32 = 0;
 const SEARCH: u32 = 0o1;
 
 impl Tree {
-    /// Returns this tree as it is shown to those who decide whether it is merged: `owner` proposes it, and `base` is
-    /// what they began with.
+    /// Returns this tree as reviewers of a proposal may see it. `owner` is the uid that proposes it, `base` the tree it
+    /// began with.
     ///
     /// What belongs to `owner` and is not in the base has mode 0444, whatever it had. Directories of theirs on the way
     /// to it that not everybody may search have 0555, and hold nothing that the base has at that path; what else they

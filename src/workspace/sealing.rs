@@ -14,8 +14,8 @@ use super::pack::{Pack, Packs, write_pack};
 use super::{Tree, TreeError};
 use crate::object::{BlobStore, Hash};
 
-/// Turns trees into ones whose chunks are in packs. It knows the new place of each chunk by its address in memory. The
-/// old chunks are held, so that their addresses stay theirs, and bytes in a shared buffer stay as they are.
+/// Turns trees into ones whose chunks are in packs. It finds the new place of a chunk by the address of the old one,
+/// which it holds so that no other chunk gets that address.
 pub struct TreeSealer {
     pack_name: Option<Hash>,
     places: HashMap<*const (), (Chunk, ChunkLocation)>,
@@ -37,8 +37,8 @@ enum ChunkLocation {
 /// Equal chunks are written once, and not at all where a pack that the trees reach has them. Chunks are hashed here, so
 /// a tree that is sealed afterwards has its head at once.
 ///
-/// Fails where a chunk that is left in the journal can't be read or the disk refuses. A pack with known chunks that
-/// can't be read is passed over: they are written again.
+/// Fails if a chunk that is left in the journal can't be read or the disk refuses. A pack with known chunks that can't
+/// be read is passed over: they are written again.
 pub fn write_packs<'a>(
     blobs: &BlobStore,
     packs: &dyn Packs,
@@ -144,8 +144,8 @@ impl TreeSealer {
         self.pack_name
     }
 
-    /// Returns a tree of equal content that sees its chunks in the pack; what came into it since
-    /// stays unsealed. Numbers, times and head are the same.
+    /// Returns a tree of equal content with its chunks in the pack; later chunks stay unsealed. Numbers, times and head
+    /// are the same.
     pub fn sealed_tree(&mut self, tree: &Tree) -> Tree {
         let mut new = tree.clone();
         for inode in &tree.unsealed {

@@ -7,7 +7,7 @@ use super::node::{Body, FileNode};
 pub struct TreeTotals {
     /// Inodes that are not directories; hard links count once.
     pub files: u64,
-    /// Directories without the root.
+    /// Number of directories, without the root.
     pub directories: u64,
     /// Sizes of all files in bytes, holes included.
     pub bytes: u64,

@@ -35,12 +35,12 @@ impl TouchedNames {
         touched
     }
 
-    /// Goes through the touched directories, in no order.
+    /// Iterates over the touched directories, in no order.
     pub fn directories(&self) -> impl Iterator<Item = u64> {
         self.0.keys().copied()
     }
 
-    /// Returns the touched names in a directory, in order; none where nothing in it was touched.
+    /// Returns the touched names in a directory, in order; none if nothing in it was touched.
     pub fn names(&self, directory: u64) -> &[FileName] {
         self.0.get(&directory).map(Vec::as_slice).unwrap_or_default()
     }

@@ -19,13 +19,13 @@ pub const ROOT: u64 = 1;
 /// A tree of files. It is a value: a clone costs the same whatever it holds, and no clone ever sees
 /// another's later changes.
 ///
-/// **Invariants:** an entry of a directory and the name in its inode are there together; every
-/// inode has a name that leads to it from the root, but for the root and the orphans.
+/// **Invariants:** an entry of a directory and the name in its inode are there together; every inode has a name that
+/// leads to it from the root, except for the root and the orphans.
 #[derive(Clone)]
 pub struct Tree {
     /// All inodes by number, orphans included.
     pub(super) nodes: Nodes,
-    /// The number that the next one gets; it only grows.
+    /// The number of the next inode; it only grows.
     pub(super) next_inode: u64,
     /// Sums over what has a name.
     pub(super) totals: TreeTotals,
@@ -42,8 +42,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Returns this tree as it is once `before`, with the very same inodes, has become `moved`; nothing where they are not the
-    /// same.
+    /// Returns this tree as it is once `before`, with the very same inodes, has become `moved`; `None` if they are not
+    /// the same.
     pub fn with_relocation(&self, before: &Tree, moved: &Tree) -> Option<Tree> {
         let is_same =
             self.nodes.ptr_eq(&before.nodes) && self.next_inode == before.next_inode && self.orphans == before.orphans;
@@ -99,18 +99,18 @@ impl Tree {
         self.next_inode
     }
 
-    /// Hands out no number below `next` from now on: a branch that went back to an earlier tree must
-    /// not use numbers again that it used for other files.
+    /// Reserves all inode numbers below `next`: a branch that went back to an earlier tree must not reuse numbers of
+    /// other files.
     pub fn reserve_inodes_below(&mut self, next: u64) {
         self.next_inode = self.next_inode.max(next);
     }
 
-    /// Returns an inode; `Stale` when there is none of that number.
+    /// Returns an inode; `Stale` if there is none with that number.
     pub fn node(&self, inode: u64) -> Result<&Arc<FileNode>, TreeError> {
         self.nodes.get(inode).ok_or(TreeError::Stale)
     }
 
-    /// Goes through the numbers of all inodes, also of those without a name.
+    /// Iterates over the numbers of all inodes, also of those without a name.
     pub fn inodes(&self) -> impl Iterator<Item = u64> + use<'_> {
         self.nodes.iter().map(|(inode, _)| inode)
     }
@@ -133,7 +133,7 @@ impl Tree {
         names.try_fold(ROOT, |inode, name| self.lookup(inode, name))
     }
 
-    /// Returns the path of an inode by the first of its names; none for an orphan or unknown number.
+    /// Returns the path of an inode by the first of its names; `None` for an orphan or unknown number.
     pub fn path(&self, inode: u64) -> Option<Vec<u8>> {
         let mut names = Vec::new();
         let mut ancestor = inode;
@@ -146,7 +146,7 @@ impl Tree {
         Some(names.iter().map(|name| &***name).collect::<Vec<&[u8]>>().join(&b'/'))
     }
 
-    /// Goes through the entries of a directory whose names are behind `after`, or all, in bytewise order.
+    /// Iterates over the entries of a directory whose names are behind `after`, or all, in bytewise order.
     /// `NotDirectory`.
     pub fn entries(
         &self,
@@ -162,7 +162,7 @@ impl Tree {
         self.node(inode)?.read(offset, length, packs)
     }
 
-    /// Returns whether some chunk may be in no pack yet. False is certain.
+    /// Returns whether some chunk may not be in a pack yet. False is certain.
     pub fn is_unsealed(&self) -> bool {
         !self.unsealed.is_empty()
     }
@@ -172,7 +172,7 @@ impl Tree {
         self.node(inode)?.directory().ok_or(TreeError::NotDirectory)
     }
 
-    /// Returns who owns a node of this tree by now; [`FileNode`] itself has the owner of its last write.
+    /// Returns the present owner's uid of a node. [`FileNode`] itself has the owner at its last write.
     pub fn owner(&self, node: &FileNode) -> u32 {
         self.transfers.current_owner(node)
     }
@@ -199,8 +199,8 @@ impl Tree {
         FileNode { uid: self.owner(node), epoch: u32::MAX, ..node.clone() }
     }
 
-    /// Returns an inode to change it. What is known of hashes becomes what was known. `TreeError::Stale` where there is
-    /// none of that number.
+    /// Returns an inode to change it. What is known of hashes becomes what was known. `TreeError::Stale` if there is
+    /// none with that number.
     pub(super) fn node_mut(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         let (owner, epoch) = (self.owner(self.node(inode)?), self.transfers.epoch());
         let node = self.node_mut_keeping_stored_owner(inode)?;
@@ -209,8 +209,8 @@ impl Tree {
         Ok(node)
     }
 
-    /// The same while a tree is read, which knows no transfers yet: its owner and epoch stay. `TreeError::Stale` where
-    /// there is none of that number.
+    /// The same while a tree is read, which knows no transfers yet: its owner and epoch stay. `TreeError::Stale` if
+    /// there is none with that number.
     pub(super) fn node_mut_keeping_stored_owner(&mut self, inode: u64) -> Result<&mut FileNode, TreeError> {
         self.invalidate_hashes();
         let node = Arc::make_mut(self.nodes.get_mut(inode).ok_or(TreeError::Stale)?);
@@ -255,7 +255,7 @@ impl Tree {
         self.unsealed.remove(&inode);
     }
 
-    /// Gives an inode a name that is free, and touches it and the directory. `TreeError::Stale` where one of the two is
+    /// Gives an inode a name that is free, and touches it and the directory. `TreeError::Stale` if one of the two is
     /// not in the tree.
     pub(super) fn add_name(&mut self, parent: u64, name: &FileName, inode: u64, time: Time) -> Result<(), TreeError> {
         let node = self.node_mut(inode)?;
@@ -275,7 +275,7 @@ impl Tree {
     }
 
     /// Takes the name of an inode away, and touches it and the directory; returns whether it was the last.
-    /// `TreeError::Stale` where one of the two is not in the tree.
+    /// `TreeError::Stale` if one of the two is not in the tree.
     pub(super) fn remove_name(
         &mut self,
         parent: u64,

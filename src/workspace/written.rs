@@ -30,13 +30,13 @@ pub(super) struct AppendedChunk {
 pub struct DirectWrite<'a> {
     offset: u64,
     bytes: &'a [u8],
-    /// One for each chunk that bytes are written to; none where these are zeros.
+    /// One for each chunk that bytes are written to; `None` if these are zeros.
     hashes: Vec<Option<Hash>>,
 }
 
 impl AppendedChunk {
-    /// Reads the chunk and checks it. It has 64 KiB. `SegmentError::Damaged` where they do not match their hash,
-    /// `SegmentError::Io` where the journal file can't be read.
+    /// Reads the chunk and checks it. It has 64 KiB. `SegmentError::Damaged` if they do not match their hash,
+    /// `SegmentError::Io` if the journal file can't be read.
     pub fn read(&self) -> Result<Vec<u8>, TreeError> {
         let name = || "of a write in the journal".to_owned();
         let mut bytes = vec![0; LENGTH];
@@ -127,9 +127,9 @@ impl Tree {
         self.node(inode)?.file().map(|_| ())
     }
 
-    /// Writes the bytes before and behind the whole chunks of a direct write: the half of a long write that can fail, so
-    /// it comes first. After an error some of it may be written: work on a clone. Fails as [`Tree::check_write`] does,
-    /// and where a chunk that is kept in part can't be read.
+    /// Writes the bytes before and behind the whole chunks of a direct write: the half of a long write that can fail,
+    /// so it comes first. After an error some of it may be written: work on a clone. Fails like [`Tree::check_write`],
+    /// or if a chunk that is kept in part can't be read.
     pub fn write_partial_chunks(
         &mut self,
         inode: u64,
@@ -142,7 +142,7 @@ impl Tree {
     }
 
     /// Puts the whole chunks of a direct write, which begins at `at` in a file, in the place of those that were there.
-    /// That they are there is checked when they are read. `TreeError::Stale` where there is none of that number,
+    /// That they are there is checked when they are read. `TreeError::Stale` if there is none with that number,
     /// `TreeError::IsDirectory` or `TreeError::Invalid` for what is not a regular file.
     pub fn place_chunks(
         &mut self,

@@ -11,7 +11,7 @@ use crate::object::{CodecError, Reader};
 pub struct FullState {
     /// The state that steps of the file begin with.
     pub state: Arc<BranchVersion>,
-    /// Who owned the branch of the oldest state that needs it: forks that came later may belong to others.
+    /// Uid that owned the branch of the oldest state that refers to it. Later forks may belong to others.
     pub owner: u32,
     /// The states of the file that can't be read without it, oldest first. There is at least one.
     pub needed_by: Vec<StateKey>,
@@ -25,9 +25,9 @@ struct FullStateIndexes {
 }
 
 impl StateFile {
-    /// Returns the whole states that the file's states need. It reads the file once, and no state.
+    /// Returns the full states that the file refers to. Reads the file once, and no state.
     ///
-    /// [`DeltaError::Codec`] where a step refers to a later one or to no full state.
+    /// [`DeltaError::Codec`] if a step refers to a later one or to no full state.
     pub fn full_states_in_use(&self) -> Result<Vec<FullState>, DeltaError> {
         let roots = self.roots()?;
         let whole_states = self.full_states().iter();

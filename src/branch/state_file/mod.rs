@@ -1,8 +1,8 @@
 //! A file of earlier states of branches, each as its difference from one before.
 //!
-//! The file holds no records and no contents of files: it names them by what they are. Where they are stored is told by
-//! `held`, the rows and chunks that its states need, and by `full_states`, whole states that deltas begin with. Both are
-//! moved like any other state; the file never changes.
+//! The file holds no records and no contents of files: it names them by what they are. If they are stored is told by
+//! `held`, the rows and chunks that its states need, and by `full_states`, whole states that deltas begin with. Both
+//! are moved like any other state; the file never changes.
 //!
 //! ```text
 //!  section 0  steps, in the order of their entries:
@@ -56,7 +56,7 @@ pub type StateKey = (u64, u64);
 pub struct RetainedState {
     /// When the entry was made.
     pub time: Time,
-    /// Who owned the branch then.
+    /// Uid of the branch's owner at that time.
     pub owner: u32,
     /// Whether the next step may be taken back as a whole, such as a merge: it stays as long as any other does.
     pub is_pinned: bool,
@@ -66,7 +66,7 @@ pub struct RetainedState {
     pub base: Arc<BranchVersion>,
 }
 
-/// What is known of a state without reading it.
+/// Facts about a state from the index, without reading it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StateInfo {
     /// The branch, and the entry that made the state.

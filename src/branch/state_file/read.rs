@@ -14,7 +14,7 @@ use crate::workspace::{HeldChunks, Transfers};
 /// Steps and states of a file that are remembered once they were read.
 const READ_CACHE_MAX: usize = 64;
 
-/// An open file of states, with what they need that is stored elsewhere.
+/// An open file of states, with the rows, chunks and full states that they refer to.
 pub struct StateFile {
     container: Arc<Container>,
     /// The rows and chunks that its states need.
@@ -65,14 +65,13 @@ pub(super) struct IndexRow {
 
 impl StateFile {
     /// Opens a file of states with the rows, chunks and full states that it needs from other files.
-    /// [`SegmentError::Damaged`] where the file of that name is no file of states.
+    /// [`SegmentError::Damaged`] if the file with that name is no file of states.
     pub fn open(blobs: &BlobStore, written: WrittenStates) -> Result<StateFile, SegmentError> {
         let container = Arc::new(Container::open(blobs, written.name, KIND)?);
         Ok(StateFile::new(container, written.held, written.full_states))
     }
 
-    /// Checks a file that nothing names; nothing where it is of another kind. The error is that of
-    /// [`StateFile::verify`].
+    /// Checks a file that nothing names; `None` if it is of another kind. The error is that of [`StateFile::verify`].
     pub fn check(blobs: &BlobStore, name: Hash) -> Option<Result<(), SegmentError>> {
         Container::open(blobs, name, KIND).ok().map(|file| file.verify())
     }
@@ -115,14 +114,14 @@ impl StateFile {
         self.container.verify()
     }
 
-    /// Returns the number of its states. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the section of rows
-    /// can't be read or is damaged.
+    /// Returns the number of its states. [`SegmentError::Io`] or [`SegmentError::Damaged`] if the section of rows can't
+    /// be read or is damaged.
     pub fn state_count(&self) -> Result<usize, SegmentError> {
         Ok(self.container.section(2)?.len() / ROW_BYTES)
     }
 
-    /// Returns what is known of all its states, in order of branch and entry; [`SegmentError::Damaged`] where they are
-    /// not in it.
+    /// Returns what is known of all its states, in order of branch and entry; [`SegmentError::Damaged`] if they are not
+    /// in it.
     pub fn infos(&self) -> Result<Vec<StateInfo>, SegmentError> {
         let rows = (0..self.state_count()?).map(|row| self.row(row).map(|row| row.info));
         let infos = rows.collect::<Result<Vec<StateInfo>, SegmentError>>()?;
@@ -134,20 +133,21 @@ impl StateFile {
         }
     }
 
-    /// Returns the newest state of a branch at or before an entry, if the file has one. Fails as [`StateFile::state_count`]
-    /// does.
+    /// Returns the newest state of a branch at or before an entry, if the file has one. Fails like
+    /// [`StateFile::state_count`].
     pub fn newest_at_or_before(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
         let row = self.rows_until((branch, entry))?;
         let Some(row) = row.checked_sub(1) else { return Ok(None) };
         Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))
     }
 
-    /// Returns the oldest state of a branch, if the file has one. Fails as [`StateFile::state_count`] does.
+    /// Returns the oldest state of a branch, if the file has one. Fails like [`StateFile::state_count`].
     pub fn oldest(&self, branch: u64) -> Result<Option<StateInfo>, SegmentError> {
         self.first_after(branch, 0)
     }
 
-    /// Returns the oldest state of a branch behind an entry, if the file has one. Fails as [`StateFile::state_count`] does.
+    /// Returns the oldest state of a branch behind an entry, if the file has one. Fails like
+    /// [`StateFile::state_count`].
     pub fn first_after(&self, branch: u64, entry: u64) -> Result<Option<StateInfo>, SegmentError> {
         let row = self.rows_until((branch, entry))?;
         if row >= self.state_count()? {
@@ -156,8 +156,8 @@ impl StateFile {
         Ok(Some(self.row(row)?.info).filter(|info| info.key.0 == branch))
     }
 
-    /// Returns the newest state of a branch at or before a time, if the file has one. Fails as [`StateFile::state_count`]
-    /// does.
+    /// Returns the newest state of a branch at or before a time, if the file has one. Fails like
+    /// [`StateFile::state_count`].
     pub fn newest_at(&self, branch: u64, time: Time) -> Result<Option<StateInfo>, SegmentError> {
         let (mut low, mut high) = (self.rows_until((branch, 0))?, self.rows_until((branch, u64::MAX))?);
         let first = low;
@@ -168,9 +168,9 @@ impl StateFile {
         if low == first { Ok(None) } else { self.row(low - 1).map(|row| Some(row.info)) }
     }
 
-    /// Reads a state; none where it is not here. The last 64 that were read are remembered.
+    /// Reads a state; `None` if it is not here. The last 64 that were read are remembered.
     ///
-    /// [`DeltaError::Missing`] where neither `held` nor a full state has a version that it names.
+    /// [`DeltaError::Missing`] if neither `held` nor a full state has a version that it names.
     pub fn state(&self, key: StateKey) -> Result<Option<RetainedState>, DeltaError> {
         if let Some(known) = self.states.get(&key) {
             return Ok(Some(known));
@@ -187,8 +187,8 @@ impl StateFile {
         Ok(Some(retained))
     }
 
-    /// Reads all states, in the order of their entries: each from the one before it. Fails as [`StateFile::state`]
-    /// does, and then returns none of them.
+    /// Reads all states, in the order of their entries: each from the one before it. Fails like [`StateFile::state`],
+    /// and then returns none of them.
     pub fn read_all(&self) -> Result<BTreeMap<StateKey, RetainedState>, DeltaError> {
         let mut keys: Vec<StateKey> = self.infos()?.into_iter().map(|info| info.key).collect();
         keys.sort_by_key(|(branch, entry)| (*entry, *branch));
@@ -209,8 +209,8 @@ impl StateFile {
         Ok(low)
     }
 
-    /// Returns a row of the index, counted from 0. [`SegmentError::Damaged`] where the file has no row of that number;
-    /// else it fails as [`StateFile::state_count`] does.
+    /// Returns a row of the index, counted from 0. [`SegmentError::Damaged`] if the file has no row with that number;
+    /// else it fails like [`StateFile::state_count`].
     pub(super) fn row(&self, row: usize) -> Result<IndexRow, SegmentError> {
         let bytes = self.container.section(2)?.get(row * ROW_BYTES..(row + 1) * ROW_BYTES);
         let bytes = bytes.ok_or_else(|| self.container.damaged(2, "a row of the index is not there"))?;
@@ -224,14 +224,14 @@ impl StateFile {
         Ok(IndexRow { info, owner: half(24), step: u64::from(half(32)) })
     }
 
-    /// Returns the number of its steps. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the section of their
-    /// ends can't be read or is damaged.
+    /// Returns the number of its steps. [`SegmentError::Io`] or [`SegmentError::Damaged`] if the section of their ends
+    /// can't be read or is damaged.
     pub(super) fn step_count(&self) -> Result<u64, SegmentError> {
         Ok(self.container.section(1)?.len() as u64 / 8)
     }
 
-    /// Returns the bytes of a step, counted from 0. [`SegmentError::Damaged`] where it has no end, or one that is not
-    /// in the file; also fails where the sections of steps can't be read or are damaged.
+    /// Returns the bytes of a step, counted from 0. [`SegmentError::Damaged`] if it has no end, or one that is not in
+    /// the file; also fails if the sections of steps can't be read or are damaged.
     pub(super) fn step_bytes(&self, step: u64) -> Result<&[u8], SegmentError> {
         let (steps, ends) = (self.container.section(0)?, self.container.section(1)?);
         let end = |step: u64| {
@@ -319,8 +319,7 @@ impl StateFile {
     }
 }
 
-/// Reads over what a step's state is. [`DeltaError::Codec`] where the bytes are none that were written, or end too
-/// early.
+/// Reads over what a step's state is. [`DeltaError::Codec`] if the bytes are none that were written, or end too early.
 pub(super) fn skip_state(input: &mut Reader<'_>) -> Result<(), DeltaError> {
     BranchVersion::skip_delta(input)?;
     if input.byte()? == code::CHANGED {

@@ -56,8 +56,8 @@ struct StepWriter {
 
 /// Writes states, all of them sealed, into one file. `parent_of` tells the parent of a branch where that is known.
 ///
-/// Versions are read, as far as they are named. Where one is damaged its state is written whole; where the disk refuses there
-/// is no file.
+/// Versions are read, as far as they are named. If one is damaged its state is written whole; where the disk refuses
+/// there is no file.
 pub fn write_state_file(
     blobs: &BlobStore,
     states: &BTreeMap<StateKey, RetainedState>,
@@ -155,7 +155,7 @@ impl StepWriter {
         Ok(())
     }
 
-    /// Returns a delta with its cost; nothing where it is better written whole.
+    /// Returns a delta with its cost; `None` if it is better written whole.
     fn delta(&mut self, before: &BranchVersion, state: &BranchVersion) -> Result<Option<(Vec<u8>, usize)>, DeltaError> {
         let mut out = Writer::new();
         let most = STEP_RECORDS_MAX.max(state.timed_delete_count() / STEP_DELETES_ONE_IN);

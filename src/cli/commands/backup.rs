@@ -20,7 +20,7 @@ pub struct Args {
     dest: PathBuf,
 }
 
-/// Copies a store into a folder and prints what was copied. Fails as [`memory::backup`] does.
+/// Copies a store into a folder and prints what was copied. Fails like [`memory::backup`].
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let report = memory::backup(&args.store, &args.dest)?;
     if out.is_json() {

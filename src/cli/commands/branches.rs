@@ -23,8 +23,8 @@ pub struct Args {
     discarded: bool,
 }
 
-/// Prints the branches below one, or with `--discarded` those that can be brought back. [`Exit::Missing`] where there
-/// is no such branch.
+/// Prints the branches below one, or with `--discarded` those that can be brought back. [`Exit::Missing`] if there is
+/// no such branch.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     if args.discarded {

@@ -21,8 +21,8 @@ pub struct Args {
     reset: bool,
 }
 
-/// Prints what the clock and the last entry say, and with `--reset` lets times follow the clock again. Fails as
-/// `check_or_reset_clock` does.
+/// Prints what the clock and the last entry say, and with `--reset` lets times follow the clock again. Fails like
+/// `check_or_reset_clock`.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let report = check_or_reset_clock(&args.store, args.reset)?;
     if out.is_json() {

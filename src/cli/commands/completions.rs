@@ -16,8 +16,8 @@ pub struct Args {
     shell: Shell,
 }
 
-/// Prints the completions for a shell. `command` describes the whole command line. Fails only where standard output
-/// can't be written.
+/// Prints the completions for a shell. `command` describes the whole command line. Fails only if standard output can't
+/// be written.
 pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<Exit, CommandError> {
     // The generator panics where it can't write, so it writes to memory.
     let mut script = Vec::new();

@@ -31,8 +31,8 @@ pub struct Args {
     stat: bool,
 }
 
-/// Prints a branch's own edits, or with states given what the second has other than the first. [`Exit::Missing`] where
-/// a branch or a state is not there, [`Exit::Usage`] for what can't name a state.
+/// Prints a branch's own edits, or with states given what the second has other than the first. [`Exit::Missing`] if a
+/// branch or a state is not there, [`Exit::Usage`] for what can't name a state.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let text = match &args.old {

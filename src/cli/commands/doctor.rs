@@ -21,8 +21,7 @@ pub struct Args {
     mnt: Option<PathBuf>,
 }
 
-/// Prints what was examined, one line a finding, with advice. [`Exit::Failed`] where something keeps a mount from
-/// working.
+/// Prints what was examined, one line a finding, with advice. [`Exit::Failed`] if something keeps a mount from working.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let mut findings = examine(args.mnt.as_deref());
     if args.mnt.is_none() {
@@ -43,7 +42,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     Ok(if findings.iter().all(|finding| finding.ok) { Exit::Done } else { Exit::Failed })
 }
 
-/// Returns what the status at `mnt` says of the whole store; nothing where it shows no branch that can be read.
+/// Returns what the status at `mnt` says of the whole store; nothing if it shows no branch that can be read.
 fn mount_findings(mnt: &Path) -> Vec<Finding> {
     let status = || -> Option<Value> {
         find_mounted_store(mnt).ok().flatten()?;

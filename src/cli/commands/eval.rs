@@ -37,8 +37,8 @@ pub struct Args {
     missed: usize,
 }
 
-/// Asks each question of a file, or of standard input for `-`, and prints how good the answers are. Fails where the
-/// file or a line of it can't be read.
+/// Asks each question of a file, or of standard input for `-`, and prints how good the answers are. Fails if the file
+/// or a line of it can't be read.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let questions = if args.questions.as_os_str() == "-" {

@@ -33,8 +33,8 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Runs the command in the directory of a proposal and approves or refuses it by the exit. [`Exit::Refused`] where it
-/// was refused; [`Exit::Failed`], code `not_started`, where the command can't be run, and then nothing is said of the
+/// Runs the command in the directory of a proposal and approves or refuses it by the exit. [`Exit::Refused`] if it was
+/// refused; [`Exit::Failed`], code `not_started`, if the command can't be run, and then nothing is said of the
 /// proposal.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let (directory, name) = proposal(&args.proposal)?;

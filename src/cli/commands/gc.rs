@@ -28,8 +28,8 @@ pub struct Args {
     dry_run: bool,
 }
 
-/// Collects garbage in a store, or tells what would go, and prints what went. Fails as `gc` does, and where the store
-/// is in use by another process.
+/// Collects garbage in a store, or tells what would go, and prints what went. Fails like `gc`, or if the store is in
+/// use by another process.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let verb = Verb::parse(&line(args)).expect("gc takes an age and a dry run");
     let answer = Target::for_store(&args.place).with_branch(Access::Write, |branch| branch.run(&verb))?;

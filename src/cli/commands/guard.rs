@@ -181,7 +181,7 @@ fn run_command(target: &Target, command: &[OsString]) -> io::Result<(ExitStatus,
 }
 
 /// Hands signals on to a child. At a terminal Ctrl-C reaches the child by itself, and a second one would be another
-/// wish. Fails where the child can't be named to the kernel, or no watcher can be started; no signal is handed on then.
+/// wish. Fails if the child can't be named to the kernel, or no watcher can be started; no signal is handed on then.
 pub(super) fn pass_signals_on(child: &Child, interrupted: Arc<AtomicBool>) -> io::Result<Watcher> {
     let pid = Pid::from_child(child);
     let at_terminal = io::stdin().is_terminal();

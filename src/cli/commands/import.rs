@@ -46,7 +46,7 @@ pub struct Args {
 
 /// Imports records from a file or a folder, with `--all` a dump, and prints how many were put and deleted. The file is
 /// opened before the store is touched, so that a wrong name or header changes nothing. What was committed before a
-/// failure stays, but for `--all`, which leaves no store.
+/// failure stays, except for `--all`, which leaves no store.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     if args.all {
         let report = import_all(&args.target, &args.file)?;
@@ -152,7 +152,7 @@ impl Import<'_> {
     }
 }
 
-/// Cuts a message that begins with `line N: ` into the number and the rest. None for any other.
+/// Cuts a message that begins with `line N: ` into the number and the rest. `None` for any other.
 fn split_line_number(message: &str) -> Option<(usize, &str)> {
     let (number, what) = message.strip_prefix("line ")?.split_once(": ")?;
     Some((number.parse().ok()?, what))

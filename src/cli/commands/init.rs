@@ -19,7 +19,7 @@ pub struct Args {
     store: PathBuf,
 }
 
-/// Makes a store and prints the target of its branch `main`. Fails where there is a store already.
+/// Makes a store and prints the target of its branch `main`. Fails if there is a store already.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let tip = create_store(&args.store)?;
     let target = format!("{}:main", args.store.display());

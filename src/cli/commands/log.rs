@@ -27,7 +27,7 @@ pub struct Args {
     kept: bool,
 }
 
-/// Prints the lineage of a branch, the newest entry first; as JSON the oldest first. Fails where the target is not a
+/// Prints the lineage of a branch, the newest entry first; as JSON the oldest first. Fails if the target is not a
 /// branch that the user may read.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;

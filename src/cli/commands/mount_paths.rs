@@ -23,8 +23,7 @@ pub struct MountPaths {
 }
 
 impl MountPaths {
-    /// Takes the paths as they were given. Fails where one is empty, or relative and the working directory is not
-    /// known.
+    /// Takes the paths as they were given. Fails if one is empty, or relative and the working directory is not known.
     pub fn new(store: &Path, mnt: &Path) -> Result<MountPaths, CommandError> {
         Ok(MountPaths { store: absolute(store)?, mnt: absolute(mnt)? })
     }
@@ -57,7 +56,7 @@ impl MountPaths {
     }
 
     /// Opens the store, and tells what was found about it. A store is made where there is none, unless it is to be read
-    /// only. Fails as `Memory::open` does.
+    /// only. Fails like `Memory::open`.
     pub fn open(&self, read_only: bool) -> Result<Arc<Memory>, CommandError> {
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::Create };
         let holder = format!("process {}, mounted at {}", std::process::id(), self.mnt.display());

@@ -74,8 +74,8 @@ impl Args {
     }
 }
 
-/// Asks a branch one query, or each line of standard input for `-`, and prints the answers. Fails where the target is
-/// not a branch that the user may read, and as the query does.
+/// Asks a branch one query, or each line of standard input for `-`, and prints the answers. Fails if the target is not
+/// a branch that the user may read, and as the query does.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     target.with_branch(Access::Read, |branch| {

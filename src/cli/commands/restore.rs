@@ -20,7 +20,7 @@ pub struct Args {
     store: PathBuf,
 }
 
-/// Makes a store out of a backup and prints what was checked. Fails as [`memory::restore`] does.
+/// Makes a store out of a backup and prints what was checked. Fails like [`memory::restore`].
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let report = memory::restore(&args.backup, &args.store)?;
     if out.is_json() {

@@ -83,7 +83,7 @@ pub enum OnFailure {
 }
 
 /// Runs a command in a sandbox that sees one branch alone, and merges, discards or keeps the branch by its exit.
-/// [`Exit::Failed`] where the command failed, [`Exit::Interrupted`] where SIGINT ended it.
+/// [`Exit::Failed`] if the command failed, [`Exit::Interrupted`] if SIGINT ended it.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let user = user(args.uid)?;
     let place = RunTarget::find(&args.target)?;

@@ -17,7 +17,7 @@ pub struct Args {
     target: String,
 }
 
-/// Prints the figures of a branch. [`Exit::Missing`] where there is none.
+/// Prints the figures of a branch. [`Exit::Missing`] if there is none.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     let status = target.with_branch(Access::Read, |branch| branch.document(Document::Status))?;

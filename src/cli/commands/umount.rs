@@ -31,8 +31,8 @@ pub struct Args {
     lazy: bool,
 }
 
-/// Takes a mount away and returns when its store is free; with `--lazy` at once. Fails where no mount of engramfs is
-/// there, where it is in use, unless `--lazy` is given, and where its store stays locked.
+/// Takes a mount away and returns when its store is free; with `--lazy` at once. Fails if no mount of engramfs is
+/// there, where it is in use, unless `--lazy` is given, or if its store stays locked.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     // A mount that hangs is to go, too, and would not answer.
     let store = find_store_without_sync(&args.mnt).ok().flatten();

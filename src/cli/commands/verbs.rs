@@ -96,7 +96,7 @@ fn arguments(spec: &VerbSpec, given: &ArgMatches) -> Arguments {
     arguments
 }
 
-/// Does the verb, and prints what came of it. [`Exit::Refused`] where a conflict or a gate prevents it.
+/// Does the verb, and prints what came of it. [`Exit::Refused`] if a conflict or a gate prevents it.
 pub fn run(command: &VerbCommand, out: &mut Output) -> Result<Exit, CommandError> {
     let VerbCommand { spec, target, arguments } = command;
     let target: Target = target.parse()?;
@@ -168,7 +168,7 @@ fn receiver(target: &Target, verb: &str) -> String {
     parent.map_or_else(|| target.to_string(), |(parent, _)| parent.to_string())
 }
 
-/// Prints the members of an answer. Fails where it is not JSON, or standard output can't be written.
+/// Prints the members of an answer. Fails if it is not JSON, or standard output can't be written.
 pub fn print_facts(line: &str, out: &mut Output) -> Result<(), CommandError> {
     let answer = parse(line)?;
     if out.is_json() { out.line(answer) } else { out.text(&facts::render(&answer)) }

@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 /// Checks each hash, signature and link of a store and prints what was checked. [`Exit::Damaged`] at the first that
-/// does not fit, or where `--expect-tip` is not in the lineage.
+/// does not fit, or if `--expect-tip` is not in the lineage.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let read = |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| CommandError::file("read", path, &e));
     let key = args.public_key.as_ref().map(read).transpose()?;

@@ -41,7 +41,7 @@ impl JsonBytes {
         }
     }
 
-    /// Returns the bytes; none where what should be hex is not.
+    /// Returns the bytes; `None` if what should be hex is not.
     pub(super) fn decode(&self) -> Option<Vec<u8>> {
         match self {
             JsonBytes::Text(text) => Some(text.clone().into_bytes()),
@@ -102,8 +102,8 @@ fn kind_name(kind: FileKind) -> &'static str {
     }
 }
 
-/// Lists all paths with their inodes, each folder before what is in it. Fails where a name leads to an inode that is
-/// not in the tree.
+/// Lists all paths with their inodes, each folder before what is in it. Fails if a name leads to an inode that is not
+/// in the tree.
 pub(super) fn list(tree: &Tree) -> Result<Vec<(PathEntry, u64)>, CommandError> {
     let (mut found, mut first) = (Vec::new(), HashMap::new());
     let mut todo = vec![(Vec::new(), FILES_ROOT)];
@@ -144,8 +144,8 @@ fn entry(tree: &Tree, path: &[u8], inode: u64, first: &mut HashMap<u64, JsonByte
     })
 }
 
-/// Writes index and contents into a folder. Fails where a content can't be read or a file can't be written; the folder
-/// is incomplete then.
+/// Writes index and contents into a folder. Fails if a content can't be read or a file can't be written; the folder is
+/// incomplete then.
 pub(super) fn write(memory: &Memory, tree: &Tree, folder: &Path) -> Result<(), CommandError> {
     let written = list(tree)?.into_iter().map(|(entry, inode)| {
         write_one(memory, tree, &entry, inode, folder)?;
@@ -192,7 +192,7 @@ fn content_path(folder: &Path, path: &JsonBytes) -> Result<PathBuf, CommandError
     Ok(folder.join(FILES).join(OsStr::from_bytes(&path.bytes()?)))
 }
 
-/// Reads the index of a folder. Fails where it can't be read, and with `Exit::Damaged` at the first line that is not an
+/// Reads the index of a folder. Fails if it can't be read, and with `Exit::Damaged` at the first line that is not an
 /// entry.
 pub(super) fn read(folder: &Path) -> Result<Vec<PathEntry>, CommandError> {
     let mut entries = Vec::new();
@@ -204,7 +204,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<PathEntry>, CommandError> {
 }
 
 /// Makes the files of a branch those of a folder; nothing is done where they are so already. Fails with `Exit::Damaged`
-/// where other files came of it than the index lists, and as a write to the branch does; some are made then.
+/// if other files came of it than the index lists, and as a write to the branch does; some are made then.
 pub(super) fn restore(memory: &Memory, who: &Actor, branch: BranchId, folder: &Path) -> Result<(), CommandError> {
     let wanted = read(folder)?;
     let is_there = |tree: &Tree| -> Result<bool, CommandError> {

@@ -86,7 +86,7 @@ impl DumpReader<'_> {
         self.restore_branch(top, branch)
     }
 
-    /// Makes the branch that was dumped. Where that is a child branch, those above it have its base.
+    /// Makes the branch that was dumped. If that is a child branch, those above it have its base.
     fn create_top(&self, top: &DumpedBranch) -> Result<BranchId, CommandError> {
         let names: Vec<&str> = top.path.split('/').collect();
         let mut branch = match self.memory.root(names[0]) {

@@ -48,8 +48,8 @@ struct SignalLine {
     ends_with_session: bool,
 }
 
-/// Writes the names of agents below the root branch of a branch; returns how many there are. Fails where the file can't
-/// be written, and leaves a part of it then.
+/// Writes the names of agents below the root branch of a branch; returns how many there are. Fails if the file can't be
+/// written, and leaves a part of it then.
 pub fn write_agents(memory: &Memory, branch: BranchId, path: &Path) -> Result<u64, CommandError> {
     // What can't be an agent's name may have been barred, to no effect; the dump leaves it out.
     let names = memory.agents(branch)?.into_iter().filter(|(name, _)| is_agent_name(name));
@@ -83,9 +83,9 @@ pub fn read_agents(memory: &Memory, who: &Actor, root: BranchId, path: &Path) ->
     Ok(count)
 }
 
-/// Writes the signals of the log that a branch has of its own; returns how many those are, and how many it left out since they
-/// end with a lease. No file is made where there are none. Fails where it can't be written, and leaves a part of it
-/// then.
+/// Writes the signals of the log that a branch has of its own; returns how many those are, and how many it left out
+/// since they end with a lease. No file is made where there are none. Fails if it can't be written, and leaves a part
+/// of it then.
 pub fn write_signals(memory: &Memory, branch: BranchId, path: &Path) -> Result<(u64, u64), CommandError> {
     let OwnSignals { signals, leased } = memory.own_signals(branch)?;
     if signals.is_empty() {

@@ -22,7 +22,7 @@ const EVENT_BEGINS: &[u8] = b"{\"id\":\"@";
 
 /// Writes a branch and all below it into a new folder, whole or not at all; returns what was written. Exit code 2 where
 /// `folder` is used already or an earlier try left `folder.part`; fails also where it lies in a store or can't be
-/// written, and where what is in the store can't be read.
+/// written, or if what is in the store can't be read.
 pub fn export_all(memory: &Memory, top: BranchId, folder: &Path) -> Result<Value, CommandError> {
     let mut report = create_atomically(folder, |part| write(memory, top, part))?;
     report["folder"] = json!(folder);
@@ -128,7 +128,7 @@ impl DumpWriter<'_> {
         Ok(checkpoints.into_iter().map(|(_, checkpoint)| checkpoint).collect())
     }
 
-    /// Tells what a branch proposes, without what was said of it: that is bound to persons and to hours.
+    /// Returns what a branch proposes, without what was said of it: that is bound to persons and to hours.
     fn proposal(&mut self, branch: BranchId) -> Result<Option<DumpedProposal>, CommandError> {
         let Some(proposed) = self.memory.proposed_state(branch)? else { return Ok(None) };
         self.reviews += proposed.reviews as u64;

@@ -67,7 +67,7 @@ pub fn evaluate(
     Ok(evaluations)
 }
 
-/// Returns what the hits of an answer name, best first; nothing where it was answered in another mode.
+/// Returns what the hits of an answer name, best first; `None` if it was answered in another mode.
 fn parse_hits(answer: &str, mode: &str) -> Option<Vec<String>> {
     let mut lines = answer.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let header = lines.next()?;

@@ -26,7 +26,7 @@ pub struct Question {
 }
 
 /// Reads JSON Lines: `question` or `text`, `vector`, `filter`, `scope`, and `evidence`. Other keys are ignored. Fails
-/// at the first line that holds none, and where there are none at all.
+/// at the first line that holds none, or if there are none at all.
 pub fn read_questions(path: &Path, mut input: impl Read) -> Result<Vec<Question>, CommandError> {
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(|error| CommandError::file("read", path, &error))?;
@@ -61,8 +61,9 @@ impl Question {
         Ok(Question { line: number, text: text.to_owned(), vector, filter_and_scope: keys, evidence })
     }
 
-    /// Returns the query's line of JSON for a mode (`text`, `vector` or `hybrid`) and `k` hits; none for `text` where the question
-    /// has no text. With mode `vector` a question without a vector leaves its text to the branch's embedder.
+    /// Returns the query's line of JSON for a mode (`text`, `vector` or `hybrid`) and `k` hits; `None` for `text` where
+    /// the question has no text. With mode `vector` a question without a vector leaves its text to the branch's
+    /// embedder.
     pub fn query(&self, mode: &str, k: usize) -> Option<String> {
         let mut query = self.filter_and_scope.clone();
         let is_text = !self.text.is_empty();

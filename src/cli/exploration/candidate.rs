@@ -87,8 +87,8 @@ impl Exploration<'_> {
         })
     }
 
-    /// Ends the branch of a candidate and brings it back under its name: as it was now, or as it was when the entry `end_seq`
-    /// ended it. Fails as `ctl` does: where the branch can't be discarded, or can't be brought back.
+    /// Ends the branch of a candidate and brings it back under its name: as it was now, or as it was when the entry
+    /// `end_seq` ended it. Fails like `ctl`: where the branch can't be discarded, or can't be brought back.
     pub(super) fn freeze(&self, name: &str, end_seq: Option<u64>) -> Result<CandidateBranch, CommandError> {
         self.discard(name)?;
         let from = end_seq.map_or_else(|| name.to_owned(), |seq| seq.to_string());
@@ -102,7 +102,7 @@ impl Exploration<'_> {
         })
     }
 
-    /// Discards the branch of a candidate with what it forked itself. Fails as `MountedBranch::discard_when_closed` does.
+    /// Discards the branch of a candidate with what it forked itself. Fails like `MountedBranch::discard_when_closed`.
     pub(super) fn discard(&self, name: &str) -> Result<(), CommandError> {
         MountedBranch::new(&self.directory(name)).discard_when_closed()
     }

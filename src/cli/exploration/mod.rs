@@ -105,7 +105,7 @@ impl Exploration<'_> {
     }
 
     /// Appends the ranking to the shared log; whoever may not do so through the target does through a branch of its
-    /// own. Fails as the first of the two does where no candidate has a branch, else as the second does.
+    /// own. Fails like the first of the two where no candidate has a branch, else as the second does.
     pub fn log(&self, ranking: &Ranking<'_>, explored: &[CandidateResult]) -> Result<(), CommandError> {
         let entry = ranking.log_entry(self);
         let refused = match MountedBranch::new(self.target).append_to_log(&entry) {

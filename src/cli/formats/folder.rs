@@ -21,8 +21,8 @@ pub struct TextFolder {
 }
 
 impl TextFolder {
-    /// Looks for notes; names that begin with a dot are passed by, and empty notes counted and left out. Fails where the folder, or one in it,
-    /// can't be listed.
+    /// Looks for notes; names that begin with a dot are passed by, and empty notes counted and left out. Fails if the
+    /// folder, or one in it, can't be listed.
     pub fn open(folder: &Path) -> Result<TextFolder, CommandError> {
         let (mut paths, mut total_bytes, mut skipped_files, mut empty_notes) = (Vec::new(), 0, 0, 0);
         let mut folders = vec![folder.to_owned()];

@@ -21,8 +21,7 @@ pub struct FvecsRows<R> {
 }
 
 impl<R: Read> FvecsRows<R> {
-    /// Reads `input`, a file of `length` bytes, and opens the ids. Fails where the length is not a whole number of
-    /// rows.
+    /// Reads `input`, a file of `length` bytes, and opens the ids. Fails if the length is not a whole number of rows.
     pub fn new(path: PathBuf, mut input: R, length: u64, ids: Option<&Path>) -> Result<FvecsRows<R>, CommandError> {
         if length == 0 {
             return Ok(FvecsRows { ids: IdReader::open(ids, 0)?, path, input, rows: 0, row: 0, dim: 0 });
@@ -71,8 +70,8 @@ fn read_length(path: &Path, row: u64, input: &mut impl Read) -> Result<usize, Co
     }
 }
 
-/// Writes the rows of a float32 array in `npy` as fvecs. Fails where the array can't be read or ends early, its rows
-/// have more numbers than an i32 counts, or `output` can't be written.
+/// Writes the rows of a float32 array in `npy` as fvecs. Fails if the array can't be read or ends early, its rows have
+/// more numbers than an i32 counts, or `output` can't be written.
 pub fn write_fvecs(npy: &mut dyn Read, mut output: impl Write) -> Result<(), CommandError> {
     let source = Path::new("export/vectors.npy");
     let mut npy = io::BufReader::with_capacity(super::BUFFER_BYTES, npy);

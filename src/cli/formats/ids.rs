@@ -19,7 +19,7 @@ impl IdReader {
     /// Opens `path`, which has to hold as many ids as there are `rows`.
     ///
     /// They are counted first: a file of ids that does not belong to the array is found before anything is written.
-    /// Fails where it has another number, or can't be read.
+    /// Fails if it has another number, or can't be read.
     pub fn open(path: Option<&Path>, rows: u64) -> Result<IdReader, CommandError> {
         let Some(path) = path else { return Ok(IdReader::Numbers) };
         let lines = || -> Result<Lines<BufReader<File>>, CommandError> {
@@ -43,7 +43,7 @@ impl IdReader {
     }
 
     /// Returns the id of the next row, whose number is `row`. Without a file it is `row-` and the number in eight
-    /// digits. Fails where the line is not UTF-8, or the file became shorter.
+    /// digits. Fails if the line is not UTF-8, or the file became shorter.
     pub fn next(&mut self, row: u64) -> Result<String, CommandError> {
         match self {
             IdReader::Numbers => Ok(format!("row-{row:08}")),

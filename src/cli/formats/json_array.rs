@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use super::{InputRow, RowPosition, malformed};
 use crate::cli::failure::CommandError;
 
-/// Returns the elements of an array, each on one line, and how many bytes it takes. Fails where the bytes are not a
-/// JSON array.
+/// Returns the elements of an array, each on one line, and how many bytes it takes. Fails if the bytes are not a JSON
+/// array.
 pub fn rows(
     path: PathBuf,
     bytes: &[u8],

@@ -148,9 +148,9 @@ pub struct RowReader {
 type Rows = Box<dyn Iterator<Item = Result<(InputRow, u64), CommandError>>>;
 
 impl RowReader {
-    /// Opens a file, a folder of notes, or with `-` JSON Lines from standard input; `ids` names the file with the ids of a format
-    /// that has none of its own, `fields` says which fields become which keys. Fails where it can't be opened, its name
-    /// ends as no format's does, or `ids` is given for a format that has its own.
+    /// Opens a file, a folder of notes, or with `-` JSON Lines from standard input; `ids` names the file with the ids
+    /// of a format that has none of its own, `fields` says which fields become which keys. Fails if it can't be opened,
+    /// its name ends as no format's does, or `ids` is given for a format that has its own.
     pub fn open(path: &Path, ids: Option<&Path>, fields: Option<&FieldMap>) -> Result<RowReader, CommandError> {
         let mut rows = if path.is_dir() {
             let notes = folder::TextFolder::open(path)?;

@@ -31,7 +31,7 @@ pub struct NpyHeader {
 }
 
 impl NpyHeader {
-    /// Reads the beginning of a file, up to its first row. Fails where it ends before, is not NumPy's, or is not of two
+    /// Reads the beginning of a file, up to its first row. Fails if it ends before, is not NumPy's, or is not of two
     /// dimensions of little-endian float16, float32 or float64 in C order.
     pub fn read(path: &Path, input: &mut impl Read) -> Result<NpyHeader, CommandError> {
         let failed = |e: std::io::Error| CommandError::file("read", path, &e);
@@ -101,8 +101,8 @@ pub struct NpyRows<R> {
 }
 
 impl<R: Read> NpyRows<R> {
-    /// Reads the header of `input`, a file of `length` bytes, and opens the ids. Fails as [`NpyHeader::read`] does,
-    /// where the file is shorter than its rows, and as [`IdReader::open`] does.
+    /// Reads the header of `input`, a file of `length` bytes, and opens the ids. Fails like [`NpyHeader::read`], if the
+    /// file is shorter than its rows, and as [`IdReader::open`] does.
     pub fn new(path: PathBuf, mut input: R, length: u64, ids: Option<&Path>) -> Result<NpyRows<R>, CommandError> {
         let header = NpyHeader::read(&path, &mut input)?;
         let whole =

@@ -26,7 +26,7 @@ impl EntryGraph {
         graph
     }
 
-    /// Returns the index of a living branch's newest entry; none for any other name path.
+    /// Returns the index of a living branch's newest entry; `None` for any other name path.
     pub fn tip(&self, name_path: &str) -> Option<usize> {
         self.tips.get(name_path).copied()
     }

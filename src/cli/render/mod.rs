@@ -20,7 +20,7 @@ pub fn short_hash(hash: &str) -> &str {
     hash.get(..SHORT_HASH_DIGITS).unwrap_or(hash)
 }
 
-/// Returns the text under `key`; empty where there is none.
+/// Returns the text under `key`; empty if there is none.
 fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }

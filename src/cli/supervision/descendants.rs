@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait, waitpid};
 /// How long to wait between two looks at processes that are dying.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Kills all descendants of this process and waits for their end; false where some are left when `limit` is over.
+/// Kills all descendants of this process and waits for their end; false if some are left when `limit` is over.
 ///
 /// This process has to be a sub-reaper, else those whose parents have died are not found.
 pub fn end_all(limit: Duration) -> bool {
@@ -48,7 +48,7 @@ pub fn end_orphans(known: &HashSet<Pid>, limit: Duration) {
     }
 }
 
-/// Takes note of all children that have ended; true where none is left.
+/// Takes note of all children that have ended; true if none is left.
 fn reap() -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {

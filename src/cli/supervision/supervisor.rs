@@ -20,7 +20,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the output that are kept, from its end.
 const OUTPUT_BYTES: usize = 64 << 10;
 
-/// Tells whether the command line makes this process a supervisor.
+/// Returns whether the command line makes this process a supervisor.
 pub fn is_supervisor_call(arguments: &[OsString]) -> bool {
     arguments.len() == 2 && arguments[1] == SUPERVISE
 }
@@ -51,7 +51,7 @@ fn read_line(input: &mut impl io::BufRead) -> Option<Vec<u8>> {
     input.read_until(b'\n', &mut line).ok().filter(|count| *count > 0).map(|_| line)
 }
 
-/// Runs a command and ends all that it leaves running; none where the one who asked is gone.
+/// Runs a command and ends all that it leaves running; `None` if the one who asked is gone.
 fn run(job: &SupervisedCommand) -> Option<CommandResult> {
     let limit = job.limit_ms.map(|limit| Instant::now() + Duration::from_millis(limit));
     let failed = |error: io::Error| {

@@ -40,7 +40,7 @@ pub struct SupervisorHandle<'a> {
 }
 
 impl SupervisorPool {
-    /// Makes this process the one to which orphans come where a command killed its supervisor. Fails where the kernel
+    /// Makes this process the one to which orphans come where a command killed its supervisor. Fails if the kernel
     /// refuses that.
     pub fn new() -> io::Result<SupervisorPool> {
         set_child_subreaper(Some(getpid()))?;
@@ -71,7 +71,7 @@ impl SupervisorPool {
         self.members().inputs.clear();
     }
 
-    /// Tells whether the work shall end.
+    /// Returns whether the work shall end.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
@@ -82,7 +82,7 @@ impl SupervisorPool {
 }
 
 impl SupervisorHandle<'_> {
-    /// Runs a command to its end; none where the supervisor was killed, by an interruption or by what it ran.
+    /// Runs a command to its end; `None` if the supervisor was killed, by an interruption or by what it ran.
     pub fn run(&mut self, job: &SupervisedCommand) -> Option<CommandResult> {
         let line = serde_json::to_string(job).ok()? + "\n";
         // Taken out meanwhile: a full pipe must not keep others from their own, nor an interruption from ending us.

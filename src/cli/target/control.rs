@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Opens a control file for a conversation. Fails as open(2) does: `NotFound` where the mount has no such file,
+/// Opens a control file for a conversation. Fails like open(2): `NotFound` if the mount has no such file,
 /// `PermissionDenied` for whom the branch is closed.
 pub fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path)

@@ -10,17 +10,17 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
 
 use crate::fuse::SOURCE_PREFIX;
 
-/// Returns the store whose mount `path` lies on; none where that is not a mount of engramfs.
+/// Returns the store whose mount `path` lies on; `None` if that is not a mount of engramfs.
 ///
 /// The mount is found by device number and not by the path's beginning, so that bind mounts of a branch count too.
-/// Fails where the path or the table of mounts can't be read; a dead mount is one of these.
+/// Fails if the path or the table of mounts can't be read; a dead mount is one of these.
 pub fn find_mounted_store(path: &Path) -> io::Result<Option<PathBuf>> {
     let device = std::fs::metadata(path)?.dev();
     store_of_device(major(device), minor(device))
 }
 
 /// Returns the store that is mounted at `mountpoint`, which a mount that hangs or is dead does not keep from being
-/// told: the file system is asked nothing. Fails where the path or the table of mounts can't be read.
+/// told: the file system is asked nothing. Fails if the path or the table of mounts can't be read.
 pub fn find_store_without_sync(mountpoint: &Path) -> io::Result<Option<PathBuf>> {
     let found = statx(CWD, mountpoint, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS)?;
     store_of_device(found.stx_dev_major, found.stx_dev_minor)
@@ -72,7 +72,7 @@ pub fn is_branch_directory(directory: &Path) -> bool {
 }
 
 /// Cuts `text` at the colon that ends the store's path: the first with an existing directory before it, else the first.
-/// None where it has no colon.
+/// `None` if it has no colon.
 ///
 /// Both sides may hold colons, since paths and branch names may.
 pub fn split_at_store(text: &Path) -> Option<(PathBuf, String)> {

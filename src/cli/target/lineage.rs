@@ -24,13 +24,13 @@ enum LineageSource {
 }
 
 impl Lineage {
-    /// Reads the file of a mount. Fails where its length can't be asked for.
+    /// Reads the file of a mount. Fails if its length can't be asked for.
     pub fn from_file(file: File) -> std::io::Result<Lineage> {
         let length = file.metadata()?.len();
         Ok(Lineage { source: LineageSource::File(file), length })
     }
 
-    /// Reads it from an open store. Fails where the branch has ended.
+    /// Reads it from an open store. Fails if the branch has ended.
     pub fn from_store(memory: &Arc<Memory>, branch: BranchId) -> Result<Lineage, CommandError> {
         let last_seq = memory.history_last_seq(&View::Branch(branch))?;
         let length = memory.history_length(branch, HistoryFile::Lineage, last_seq)?;

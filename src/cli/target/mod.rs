@@ -60,27 +60,27 @@ pub enum Access {
 /// What the store refuses fails with the exit code of the error's kind; in a mount, with that of the errno and of what
 /// the branch's `errors` says of it.
 pub trait BranchAccess {
-    /// Does a verb. Fails with what the store says of the refused verb; in a mount also with code `not_json` where
-    /// `ctl` answers anything but JSON.
+    /// Does a verb. Fails with what the store says of the refused verb; in a mount also with code `not_json` if `ctl`
+    /// answers anything but JSON.
     fn run(&self, verb: &Verb) -> Result<VerbAnswer, CommandError>;
-    /// Deletes a checkpoint. Fails with [`Exit::Missing`] where there is none of that label.
+    /// Deletes a checkpoint. Fails with [`Exit::Missing`] if there is none with that label.
     fn delete_checkpoint(&self, label: &str) -> Result<(), CommandError>;
-    /// Returns a generated document. Fails with [`Exit::Missing`] where the branch has ended.
+    /// Returns a generated document. Fails with [`Exit::Missing`] if the branch has ended.
     fn document(&self, document: Document) -> Result<String, CommandError>;
-    /// Returns the branches below it, as `branches.jsonl` lists them. Fails with [`Exit::Missing`] where it has ended.
+    /// Returns the branches below it, as `branches.jsonl` lists them. Fails with [`Exit::Missing`] if it has ended.
     fn branches(&self) -> Result<String, CommandError>;
-    /// Returns its lineage. Fails with [`Exit::Missing`] where the branch has ended.
+    /// Returns its lineage. Fails with [`Exit::Missing`] if the branch has ended.
     fn lineage(&self) -> Result<Lineage, CommandError>;
-    /// Tells whether what it was behind an entry can still be looked at. False for what is past `config/keep` and for
-    /// no entry of the lineage; fails where that can't be looked up.
+    /// Returns whether what it was behind an entry can still be looked at. False for what is past `config/keep` and for
+    /// no entry of the lineage; fails if that can't be looked up.
     fn has_state(&self, entry: u64) -> Result<bool, CommandError>;
-    /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first. Fails
-    /// where an archive is damaged; in a mount, where neither the store beside it nor its file `lineage` can be read.
+    /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first. Fails if
+    /// an archive is damaged; in a mount, where neither the store beside it nor its file `lineage` can be read.
     fn lineage_below(&self) -> Result<Vec<String>, CommandError>;
     /// Opens a session of queries and answers. Fails in a mount alone, where `query` can't be opened.
     fn open_session(&self) -> Result<Box<dyn QuerySession + '_>, CommandError>;
-    /// Returns exports that all show the same state. Fails with [`Exit::Missing`] where the branch has ended; in a
-    /// mount with code `changing` where its head moved between the opens ten times.
+    /// Returns exports that all show the same state. Fails with [`Exit::Missing`] if the branch has ended; in a mount
+    /// with code `changing` if its head moved between the opens ten times.
     fn exports(&self, wanted: &[Export]) -> Result<StateExports, CommandError>;
     /// Writes rows as one atomic commit, and returns its receipt. Fails with what the store says of the rows that it
     /// refuses, where it can with `line N: ` in front, counted from 1, and none is written then; in a mount also with code `not_json`.
@@ -104,7 +104,7 @@ pub trait QuerySession {
     fn query(&mut self, query: &str) -> Result<String, CommandError>;
 }
 
-/// Returns the error for a path that is closed to the caller; none for one that is not there.
+/// Returns the error for a path that is closed to the caller; `None` for one that is not there.
 pub fn access_error(path: &Path) -> Option<CommandError> {
     let error = path.canonicalize().err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)?;
     let message = format!("{} can't be looked at: {error}", path.display());
@@ -117,7 +117,7 @@ pub fn access_error(path: &Path) -> Option<CommandError> {
 }
 
 impl Target {
-    /// Tells what `text` names.
+    /// Returns what `text` names.
     ///
     /// An existing path on a mount has to be a branch's directory; anything else is read as `STORE:NAME-PATH`. Fails
     /// with exit code 2 where a store is named without a branch, else where there is neither a branch's directory nor a
@@ -156,7 +156,7 @@ impl Target {
     }
 
     /// Opens the branch, lets `act` work with it and closes it again. An error of `act` comes before one of closing.
-    /// Fails as opening the store does, where it is not mounted.
+    /// Fails like opening the store, where it is not mounted.
     pub fn with_branch<T>(
         &self,
         access: Access,
@@ -175,7 +175,7 @@ impl Target {
         }
     }
 
-    /// Returns the store that the branch is in, and its name path there. Fails where the directory is on no mount any
+    /// Returns the store that the branch is in, and its name path there. Fails if the directory is on no mount any
     /// more, or its status can't be read.
     pub fn store_and_path(&self) -> Result<(PathBuf, String), CommandError> {
         match self {
@@ -189,7 +189,7 @@ impl Target {
         }
     }
 
-    /// Tells whether another target is reached the same way: in the same mount, or in the same store.
+    /// Returns whether another target is reached the same way: in the same mount, or in the same store.
     pub fn is_in_same_store(&self, other: &Target) -> bool {
         match (self, other) {
             (Target::Mounted(one), Target::Mounted(other)) => {
@@ -201,7 +201,7 @@ impl Target {
         }
     }
 
-    /// Returns the target of the branch's parent, and the branch's name; nothing for a root branch.
+    /// Returns the target of the branch's parent, and the branch's name; `None` for a root branch.
     pub fn parent(&self) -> Option<(Target, String)> {
         match self {
             Target::Mounted(directory) => {
@@ -260,7 +260,7 @@ fn no_target(text: &Path) -> CommandError {
     CommandError::new(Exit::Missing, "no_branch", message, hint)
 }
 
-/// Makes a new store and returns its tip. Fails where there is a store already.
+/// Makes a new store and returns its tip. Fails if there is a store already.
 pub fn create_store(store: &Path) -> Result<String, CommandError> {
     let memory = unmounted::open_store(store, OpenMode::CreateNew)?;
     let tip = memory.tip().to_string();
@@ -269,7 +269,7 @@ pub fn create_store(store: &Path) -> Result<String, CommandError> {
 }
 
 /// Returns what the clock and the last entry of a store say; with `reset` times follow the clock again. Without `reset`
-/// the store is only read. Fails as opening the store does; with `reset` also where another process has it.
+/// the store is only read. Fails like opening the store; with `reset` also where another process has it.
 pub fn check_or_reset_clock(store: &Path, reset: bool) -> Result<Value, CommandError> {
     if !reset {
         return Ok(unmounted::open_store(store, OpenMode::ReadOnly)?.clock());
@@ -283,7 +283,7 @@ pub fn check_or_reset_clock(store: &Path, reset: bool) -> Result<Value, CommandE
 }
 
 /// Moves entries of a store that no process serves out of its lineage; returns what moved, or would with `dry_run`.
-/// Fails where another process has the store, unless `dry_run` is given, and as `Memory::archive_lineage` does.
+/// Fails if another process has the store, unless `dry_run` is given, and as `Memory::archive_lineage` does.
 pub fn archive(store: &Path, before: &Revision, dry_run: bool) -> Result<Value, CommandError> {
     let mode = if dry_run { OpenMode::ReadOnly } else { OpenMode::Existing };
     let memory = unmounted::open_store(store, mode)?;
@@ -295,7 +295,7 @@ pub fn archive(store: &Path, before: &Revision, dry_run: bool) -> Result<Value, 
 }
 
 /// Calls `each` with the line of every entry of a store that was moved out; returns the ranges of numbers that no file
-/// has. Fails where a file of the folder `archive` is damaged; `each` was called for entries before it.
+/// has. Fails if a file of the folder `archive` is damaged; `each` was called for entries before it.
 pub fn archived_lines(store: &Path, each: impl FnMut(&str)) -> Result<Vec<(u64, u64)>, CommandError> {
     Ok(unmounted::open_store(store, OpenMode::ReadOnly)?.archived_lines(each)?)
 }

@@ -68,7 +68,7 @@ impl<'a> MountedBranch<'a> {
         verb.parse_answer(&answer).ok_or_else(no_answer)
     }
 
-    /// Returns a setting, empty where it is unset. Without a line end. Fails where the file can't be read.
+    /// Returns a setting, empty if it is unset. Without a line end. Fails if the file can't be read.
     pub fn setting(&self, setting: &str) -> Result<String, CommandError> {
         Ok(self.read(&format!("config/{setting}"))?.trim_end().to_owned())
     }
@@ -81,7 +81,7 @@ impl<'a> MountedBranch<'a> {
         fs::write(self.directory.join(&file), format!("{value}\n")).map_err(|e| attempt.failed(&e))
     }
 
-    /// Holds its lease for as long as the file is open. Fails where the file can't be opened.
+    /// Holds its lease for as long as the file is open. Fails if the file can't be opened.
     pub fn lease(&self) -> Result<File, CommandError> {
         File::open(self.directory.join("lease")).map_err(|e| self.attempt("lease", "holding the lease of").failed(&e))
     }
@@ -96,7 +96,7 @@ impl<'a> MountedBranch<'a> {
     }
 
     /// Discards it with the branches below it, and waits a moment for files that processes had open which were killed.
-    /// Fails as the last try does.
+    /// Fails like the last try.
     pub fn discard_when_closed(&self) -> Result<(), CommandError> {
         let end = Instant::now() + DISCARD_TIMEOUT;
         loop {
@@ -132,7 +132,7 @@ impl<'a> MountedBranch<'a> {
     }
 
     /// Writes a line to `ctl`, and returns the object that it answers. Fails with what the mount says of the refused
-    /// line, and where the answer is not JSON.
+    /// line, or if the answer is not JSON.
     pub fn send_line(&self, line: &str) -> Result<Value, CommandError> {
         let word = line.split(' ').next().unwrap_or(line);
         let attempt = self.attempt("ctl", &format!("the verb {word} on"));
@@ -141,7 +141,7 @@ impl<'a> MountedBranch<'a> {
         serde_json::from_str(&answer).map_err(|e| not_json("ctl", &e))
     }
 
-    /// Returns its status. Fails where it can't be read, or is not JSON.
+    /// Returns its status. Fails if it can't be read, or is not JSON.
     pub fn status(&self) -> Result<Value, CommandError> {
         serde_json::from_str(&self.read("status")?).map_err(|e| not_json("status", &e))
     }
@@ -303,7 +303,7 @@ fn is_mountpoint(directory: &Path) -> bool {
     device(directory) != device(&directory.join(".."))
 }
 
-/// Returns what became of a branch that was at a path; none where the path is no child branch's, or its parent's events
+/// Returns what became of a branch that was at a path; `None` if the path is no child branch's, or its parent's events
 /// tell of no end.
 pub fn how_branch_ended(path: &Path) -> Option<String> {
     let (name, parent) = (path.file_name()?.to_str()?, path.parent()?.parent()?);

@@ -30,7 +30,7 @@ pub struct UnmountedBranch {
     writes: bool,
 }
 
-/// Opens the store at `path` for this process. Fails as `Memory::open` does; the exit code says whether it is missing,
+/// Opens the store at `path` for this process. Fails like `Memory::open`; the exit code says whether it is missing,
 /// locked or not the user's.
 pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, CommandError> {
     let holder = format!("process {} (a command of engramfs)", std::process::id());
@@ -45,7 +45,7 @@ pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, CommandErr
 }
 
 impl UnmountedBranch {
-    /// Opens the store and looks the branch up. Fails as [`open_store`] does, and where there is no branch of that name
+    /// Opens the store and looks the branch up. Fails like [`open_store`], or if there is no branch with that name
     /// path; the store is closed again then.
     pub fn open(store: &Path, name_path: &str, access: Access) -> Result<UnmountedBranch, CommandError> {
         let mode = match access {

@@ -87,7 +87,7 @@ impl SimulatedFile {
         bytes
     }
 
-    /// Flips the bits of `mask` in one byte, wherever that byte is held. `InvalidInput` behind the end of the file.
+    /// Flips the bits of `mask` in one byte, wherever that byte is held. `InvalidInput` past the end of the file.
     pub(super) fn flip(&mut self, at: usize, mask: u8) -> io::Result<()> {
         let byte = self.live.get_mut(at).ok_or(io::ErrorKind::InvalidInput)?;
         *byte ^= mask;

@@ -94,7 +94,7 @@ impl ForgetfulDisk {
 
     /// Flips the bits of `mask` in the byte at `offset`, live and durable: bit rot.
     ///
-    /// `NotFound` without such a file, `InvalidInput` when it is shorter. Earlier maps keep their bytes.
+    /// `NotFound` without such a file, `InvalidInput` if it is shorter. Earlier maps keep their bytes.
     pub fn flip(&self, path: &str, offset: u64, mask: u8) -> io::Result<()> {
         let names = self.shared.read();
         let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -108,7 +108,7 @@ impl ForgetfulDisk {
         names.files().map(|(path, node)| (path.to_owned(), len(node))).collect()
     }
 
-    /// Returns the live bytes of a file. `NotFound` where there is none, `IsADirectory` for a folder.
+    /// Returns the live bytes of a file. `NotFound` if there is none, `IsADirectory` for a folder.
     pub fn bytes(&self, path: &str) -> io::Result<Vec<u8>> {
         let names = self.shared.read();
         Ok(guard(names.file(path)?).live_bytes().to_vec())
@@ -116,8 +116,8 @@ impl ForgetfulDisk {
 
     /// Puts a file with these bytes there, name and bytes durable, in place of one that may be there.
     ///
-    /// Handles that are open stay with the old file. The folder must exist. `NotFound` where it does not,
-    /// `InvalidInput` for a path that no [`Disk`] takes.
+    /// Handles that are open stay with the old file. The folder must exist. `NotFound` if it does not, `InvalidInput`
+    /// for a path that no [`Disk`] takes.
     pub fn replace(&self, path: &str, bytes: Vec<u8>) -> io::Result<()> {
         let node = Arc::new(Mutex::new(SimulatedFile::synced(bytes)));
         self.shared.write().insert_durable(check_path(path)?, node)

@@ -60,8 +60,8 @@ impl Names {
         Self { live: entries.clone(), durable: entries, unsynced: Vec::new() }
     }
 
-    /// Returns the file that has this path now. EISDIR for a folder, ENOENT where there is none, ENOTDIR where a file
-    /// is on the way.
+    /// Returns the file that has this path now. EISDIR for a folder, ENOENT if there is none, ENOTDIR if a file is on
+    /// the way.
     pub(super) fn file(&self, path: &str) -> io::Result<&SimulatedNode> {
         match self.live.get(path) {
             Some(SimulatedEntry::File(node)) => Ok(node),
@@ -73,8 +73,7 @@ impl Names {
         }
     }
 
-    /// Checks that this path is a folder now. ENOTDIR where it, or one on the way, is a file; ENOENT where it is not
-    /// there.
+    /// Checks that this path is a folder now. ENOTDIR if it, or one on the way, is a file; ENOENT if it is not there.
     pub(super) fn check_folder(&self, path: &str) -> io::Result<()> {
         match self.live.get(path) {
             _ if path.is_empty() => Ok(()),
@@ -95,14 +94,14 @@ impl Names {
         })
     }
 
-    /// Returns the names in a folder, sorted bytewise. Fails as [`Names::check_folder`] does.
+    /// Returns the names in a folder, sorted bytewise. Fails like [`Names::check_folder`].
     pub(super) fn list(&self, dir: &str) -> io::Result<Vec<String>> {
         self.check_folder(dir)?;
         let inside = self.live.keys().filter(|path| parent_folder(path) == dir);
         Ok(inside.map(|path| file_name(path).to_owned()).collect())
     }
 
-    /// Gives a free name to an entry; EEXIST where it is taken.
+    /// Gives a free name to an entry; EEXIST if it is taken.
     pub(super) fn create(&mut self, path: &str, entry: SimulatedEntry) -> io::Result<()> {
         self.check_folder(parent_folder(path))?;
         if self.live.contains_key(path) {
@@ -112,7 +111,7 @@ impl Names {
         Ok(())
     }
 
-    /// Makes a folder, unless it is there. EEXIST where a file has the name, ENOENT where its folder is missing.
+    /// Makes a folder, unless it is there. EEXIST if a file has the name, ENOENT if its folder is missing.
     pub(super) fn create_dir(&mut self, path: &str) -> io::Result<()> {
         match self.live.get(path) {
             _ if path.is_empty() => Ok(()),
@@ -140,8 +139,8 @@ impl Names {
         Ok(())
     }
 
-    /// Puts a file there, live and durable at once, as if it had always been. Its folder must exist: ENOENT where it
-    /// does not.
+    /// Puts a file there, live and durable at once, as if it had always been. Its folder must exist: ENOENT if it does
+    /// not.
     pub(super) fn insert_durable(&mut self, path: &str, node: SimulatedNode) -> io::Result<()> {
         self.check_folder(parent_folder(path))?;
         for entries in [&mut self.live, &mut self.durable] {

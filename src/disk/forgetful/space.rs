@@ -54,7 +54,7 @@ impl SimulatedSpace {
         nameless.extend(node.filter(|node| guard(node).handles > 0));
     }
 
-    /// ENOSPC where there is no room for one more file.
+    /// ENOSPC if there is no room for one more file.
     pub(super) fn admit_file(&self, names: &Names) -> io::Result<()> {
         if self.is_limited() && self.space(names).inodes_free == 0 {
             Err(io::Error::from_raw_os_error(libc::ENOSPC))

@@ -90,7 +90,7 @@ fn open_weights(files: &ModelFiles) -> Result<Box<dyn WeightSource + '_>, EmbedE
 }
 
 impl Bert {
-    /// Reads the weights. [`EmbedError::Model`] where a tensor is missing or has another shape than `config.json` says.
+    /// Reads the weights. [`EmbedError::Model`] if a tensor is missing or has another shape than `config.json` says.
     pub fn new(files: &ModelFiles) -> Result<Bert, EmbedError> {
         let weights = Weights { files, source: open_weights(files)? };
         let (hidden, heads) = (files.config.hidden_size, files.config.num_attention_heads);
@@ -119,8 +119,8 @@ impl Bert {
         self.position_embeddings.len() / self.hidden
     }
 
-    /// Returns the last states of all tokens of some sequences, one behind the other. Sequences are not padded: what maps
-    /// single tokens takes those of all sequences together, and attention each sequence alone.
+    /// Returns the last states of all tokens of some sequences, one after the other. Sequences are not padded: what
+    /// maps single tokens takes those of all sequences together, and attention each sequence alone.
     pub fn run(&self, sequences: &[Vec<u32>]) -> Vec<f32> {
         let mut states = Vec::with_capacity(sequences.iter().map(Vec::len).sum::<usize>() * self.hidden);
         for sequence in sequences {

@@ -25,7 +25,7 @@ const WEIGHTS: [&str; 13] = [
     "onnx/model_quint8_avx2.onnx",
 ];
 
-/// Tells whether a folder has the weights of a model.
+/// Returns whether a folder has the weights of a model.
 pub fn holds_model(folder: &Path) -> bool {
     WEIGHTS.iter().any(|name| folder.join(name).is_file())
 }
@@ -46,7 +46,7 @@ pub struct ModelConfig {
     pub model_type: String,
     /// Numbers of a vector between layers, which is the dimension of the result.
     pub hidden_size: usize,
-    /// How many layers there are, one behind the other.
+    /// How many layers there are, one after the other.
     pub num_hidden_layers: usize,
     /// Heads that [`ModelConfig::hidden_size`] is divided among.
     pub num_attention_heads: usize,
@@ -122,8 +122,8 @@ pub struct ModelFiles {
 }
 
 impl ModelFiles {
-    /// Reads the folder. [`EmbedError::Model`] where a file is missing, can't be read or parsed, or asks for what can't
-    /// be run here.
+    /// Reads the folder. [`EmbedError::Model`] if a file is missing, can't be read or parsed, or asks for what can't be
+    /// run here.
     pub fn read(folder: &Path) -> Result<ModelFiles, EmbedError> {
         let reader = FolderReader { folder };
         let config: ModelConfig = reader.json("config.json")?.ok_or_else(|| reader.missing_file("config.json"))?;

@@ -17,7 +17,7 @@ impl Dense {
         Dense { weights: PackedMatrix::from_columns(&weights, input_dim), bias, input_dim }
     }
 
-    /// Maps rows that lie one behind the other.
+    /// Maps rows that lie one after the other.
     pub fn apply(&self, input: &[f32]) -> Vec<f32> {
         let (count, width) = (input.len() / self.input_dim, self.bias.len());
         let mut out = vec![0.0; count * width];
@@ -38,7 +38,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Normalizes rows in place, which lie one behind the other; a part of a row at the end stays as it is.
+    /// Normalizes rows in place, which lie one after the other; a part of a row at the end stays as it is.
     pub fn apply(&self, rows: &mut [f32]) {
         for row in rows.chunks_exact_mut(self.weight.len()) {
             let count = row.len() as f32;
@@ -56,7 +56,7 @@ pub fn add(sum: &mut [f32], other: &[f32]) {
     sum.iter_mut().zip(other).for_each(|(sum, x)| *sum += x);
 }
 
-/// Attends within one sequence: of each token `qkv` holds query, key and value behind each other, each of all heads.
+/// Attends within one sequence: for each token `qkv` holds query, key and value of all heads, one after the other.
 pub fn attend(qkv: &[f32], (hidden, heads): (usize, usize), out: &mut [f32]) {
     let count = out.len() / hidden;
     let (stride, depth) = (3 * hidden, hidden / heads);

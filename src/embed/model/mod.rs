@@ -36,8 +36,8 @@ pub struct ModelEmbedder {
 }
 
 impl ModelEmbedder {
-    /// Reads the model in a folder, in the form of Hugging Face and sentence-transformers. [`EmbedError::Model`] where
-    /// a file of it is missing, damaged, or of a model that can't be run here.
+    /// Reads the model in a folder, in the form of Hugging Face and sentence-transformers. [`EmbedError::Model`] if a
+    /// file of it is missing, damaged, or of a model that can't be run here.
     pub fn open(folder: &Path) -> Result<ModelEmbedder, EmbedError> {
         let files = ModelFiles::read(folder)?;
         let bert = Bert::new(&files)?;

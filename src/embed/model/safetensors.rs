@@ -19,7 +19,7 @@ const WORD_EMBEDDINGS: &str = "embeddings.word_embeddings.weight";
 /// The weights in a safetensors file.
 pub struct SafetensorsWeights<'a> {
     tensors: HashMap<String, TensorInfo>,
-    /// What follows the header.
+    /// All bytes after the header.
     data: &'a [u8],
     /// The prefix of each name.
     prefix: &'static str,

@@ -5,7 +5,7 @@ use tokenizers::{Tokenizer, TruncationParams};
 use super::EmbedError;
 use super::files::ModelFiles;
 
-/// Bytes of a token at least, on average, in what is still worth tokenizing: what lies behind the last token has no say.
+/// Bytes of a token at least, on average, in what is still worth tokenizing: what lies after the last token has no say.
 const TOKEN_BYTES_MAX: usize = 64;
 
 /// The tokenizer of a model's folder, which cuts what is longer than the model's limit.
@@ -15,9 +15,8 @@ pub struct TextTokenizer {
 }
 
 impl TextTokenizer {
-    /// Reads `tokenizer.json`. A text is cut to as many tokens as the folder's files allow, and the
-    /// model has positions. [`EmbedError::Model`] where it does not parse, or has more tokens than the model has word
-    /// embeddings.
+    /// Reads `tokenizer.json`. A text is cut to as many tokens as the folder's files allow, and the model has
+    /// positions. [`EmbedError::Model`] if it does not parse, or has more tokens than the model has word embeddings.
     pub fn new(files: &ModelFiles, words: usize, positions: usize) -> Result<TextTokenizer, EmbedError> {
         let tokenizer_error =
             |error: &dyn std::fmt::Display| files.model_error(format!("tokenizer.json is not understood: {error}"));
@@ -34,8 +33,8 @@ impl TextTokenizer {
         Ok(TextTokenizer { tokenizer, max_tokens })
     }
 
-    /// Returns the tokens of a text behind a prefix; never none. [`EmbedError::Refused`] where the tokenizer fails, or
-    /// the text has none.
+    /// Returns the tokens of a text behind a prefix; never none. [`EmbedError::Refused`] if the tokenizer fails, or the
+    /// text has none.
     pub fn tokens(&self, prefix: &str, text: &str) -> Result<Vec<u32>, EmbedError> {
         let end = text.floor_char_boundary(self.max_tokens.saturating_mul(TOKEN_BYTES_MAX));
         let refused = |error: tokenizers::Error| EmbedError::Refused(format!("a text can't be tokenized: {error}"));

@@ -11,11 +11,11 @@ pub struct WeightTensor {
 
 /// A file of weights. Errors say what is wrong with the one that was asked for, behind its name: "is missing".
 pub trait WeightSource {
-    /// Returns the tensor of a name. Fails where there is none, or where its numbers are of a type that can't be read.
+    /// Returns the tensor of a name. Fails if there is none, or if its numbers are of a type that can't be read.
     fn tensor(&self, name: &str) -> Result<WeightTensor, String>;
 
-    /// Returns the matrix of a linear map: a row of weights for each output. Fails as [`WeightSource::tensor`] does,
-    /// and where the file does not tell which matrix it is.
+    /// Returns the matrix of a linear map: a row of weights for each output. Fails like [`WeightSource::tensor`], or if
+    /// the file does not tell which matrix it is.
     fn matrix(&self, map: &str) -> Result<WeightTensor, String> {
         self.tensor(&format!("{map}.weight"))
     }

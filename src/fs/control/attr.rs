@@ -42,8 +42,7 @@ pub(super) fn name_lifetime(mount: &MountContext, node: &FsNode) -> Duration {
 
 /// Returns the attributes of a node.
 ///
-/// ENOENT when it is not there any more, ESTALE when its branch was merged or discarded or its
-/// checkpoint deleted.
+/// ENOENT if it is not there any more, ESTALE if its branch was merged or discarded or its checkpoint deleted.
 pub(super) fn attr(mount: &MountContext, ino: u64, node: &FsNode) -> Result<Attr, Failure> {
     let Some(view) = node.view() else {
         return mount_attr(mount, ino);
@@ -161,7 +160,7 @@ fn temporary_attr(mount: &MountContext, base: Attr, branch: BranchId, number: u6
     Ok(Attr { mode: stat.mode, uid: stat.uid, gid: stat.gid, ..base })
 }
 
-/// Returns the attributes of a record that is being written and not committed yet. ESTALE where the branch has gone.
+/// Returns the attributes of a record that is being written and not committed yet. ESTALE if the branch has gone.
 pub(super) fn uncommitted_record_attr(
     mount: &MountContext,
     ino: u64,

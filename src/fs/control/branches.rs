@@ -17,8 +17,8 @@ const MERGE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAIN: &str = "main";
 
 /// Discards a branch with whatever it holds. Handles that are left open find it gone. Refused for `main` of the store
-/// and where something is written that is not committed; EROFS where nothing can be changed, ENOTEMPTY where it has
-/// child branches.
+/// and where something is written that is not committed; EROFS if nothing can be changed, ENOTEMPTY if it has child
+/// branches.
 pub(super) fn discard(
     mount: &MountContext,
     handles: &HandleTable,

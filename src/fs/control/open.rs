@@ -18,8 +18,7 @@ use crate::fs::static_file::{ExportFile, StaticFile};
 use crate::fs::temporary::TemporaryFile;
 
 impl ControlNodeOps<'_> {
-    /// Returns the view of a handle of the node; nothing for the mount's own directory. ESTALE where the branch has
-    /// gone.
+    /// Returns the view of a handle of the node; `None` for the mount's own directory. ESTALE if the branch has gone.
     pub(super) fn open_context(&self, caller: Caller) -> Result<Option<OpenContext>, Failure> {
         self.node.view().map(|view| self.fs.mount.open_context(&view, caller)).transpose()
     }

@@ -237,7 +237,7 @@ impl NodeOperations for ControlNodeOps<'_> {
         }
     }
 
-    /// A generated file has no hole but the one behind its end.
+    /// A generated file has no hole but the one past its end.
     fn seek(&self, ino: u64, handle: u64, offset: u64, whence: i32) -> Result<u64, Failure> {
         let size = self.attributes(ino, Some(handle))?.size;
         match whence {
@@ -250,9 +250,9 @@ impl NodeOperations for ControlNodeOps<'_> {
 }
 
 impl ControlNodeOps<'_> {
-    /// Returns the entry of what is generated as a listing tells it, and counts a look-up. Its length is worked out when
-    /// somebody asks: until then it is the one that the kernel was told last, or 0 where it knows
-    /// of none. Another one would cut off what somebody has mapped.
+    /// Returns the entry of what is generated as a listing tells it, and counts a look-up. Its length is worked out
+    /// when somebody asks: until then it is the one that the kernel was told last, or 0 if it knows of none. Another
+    /// one would cut off what somebody has mapped.
     fn listing_entry(&self, node: &FsNode) -> Result<EntryAttr, Failure> {
         let attr = listed_attr(&self.fs.mount, self.fs.nodes.number(node), node)?;
         let ino = self.fs.nodes.remember(node);

@@ -77,7 +77,7 @@ impl ControlNodeOps<'_> {
         Ok(())
     }
 
-    /// Tells whether owner, group and permission bits are those that the node has.
+    /// Returns whether owner, group and permission bits are those that the node has.
     fn changes_no_rights(&self, changes: AttrChanges) -> Result<bool, Failure> {
         let now = attr(&self.fs.mount, self.fs.nodes.number(self.node), self.node)?;
         let differs = |wanted: Option<u32>, has| wanted.is_some_and(|wanted| wanted != has);

@@ -38,15 +38,15 @@ fn find(mount: &MountContext, view: &View, SignalId { key, created }: SignalId<'
 }
 
 impl OpenContext {
-    /// Returns a signal, where it is still the one that was looked up. ENOENT where it has ended, or another one has
-    /// its key.
+    /// Returns a signal, where it is still the one that was looked up. ENOENT if it has ended, or another one has its
+    /// key.
     pub fn signal(&self, key: &Arc<str>, created: Time) -> Result<Arc<Signal>, Failure> {
         find(&self.mount, &self.view, SignalId { key, created })
     }
 }
 
-/// Claims a key, or returns the signal that has it; EEXIST where the caller wants no other than a new one. ESTALE where
-/// the one that is there may not be open to the caller: the kernel then looks it up, and decides by its mode.
+/// Claims a key, or returns the signal that has it; EEXIST if the caller wants no other than a new one. ESTALE if the
+/// one that is there may not be open to the caller: the kernel then looks it up, and decides by its mode.
 pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
     context.check_writable()?;
     context.check_enter()?;
@@ -68,29 +68,29 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
     }
 }
 
-/// Removes a signal. EROFS where nothing can be changed, ENOENT where there is none.
+/// Removes a signal. EROFS if nothing can be changed, ENOENT if there is none.
 pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure> {
     context.check_writable()?;
     context.memory().remove_signal(&context.actor(), context.branch(), &parse_key(name)?).map_err(errno_failure)
 }
 
-/// Gives a signal another key. EROFS where nothing can be changed, ENOENT where there is none, EEXIST where the key is
-/// taken and `no_replace`.
+/// Gives a signal another key. EROFS if nothing can be changed, ENOENT if there is none, EEXIST if the key is taken and
+/// `no_replace`.
 pub(super) fn rename(context: &OpenContext, from: &Arc<str>, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
     context.check_writable()?;
     let keys = (from, &parse_key(to)?);
     context.memory().rename_signal(&context.actor(), context.branch(), keys, !no_replace).map_err(errno_failure)
 }
 
-/// Returns the attributes of a signal. ENOENT where it has ended.
+/// Returns the attributes of a signal. ENOENT if it has ended.
 pub(super) fn attr(mount: &MountContext, base: Attr, view: &View, id: SignalId<'_>) -> Result<Attr, Failure> {
     let signal = find(mount, view, id)?;
     let (uid, gid) = (signal.owner, mount.user(signal.owner).gid);
     Ok(Attr { mode: signal.mode, uid, gid, ..base.with_size(signal.value.len() as u64).with_mtime(signal.written) })
 }
 
-/// Returns the attributes of `signals/`, which belongs to the owner of the branch whose shared log it is: who may remove any
-/// signal. ESTALE where the branch has gone.
+/// Returns the attributes of `signals/`, which belongs to the owner of the branch whose shared log it is: who may
+/// remove any signal. ESTALE if the branch has gone.
 pub(super) fn directory_attr(mount: &MountContext, view: &View, base: Attr) -> Result<Attr, Failure> {
     let owner = mount.memory.info(mount.memory.shared_log(view.branch())?.owner)?;
     Ok(Attr { uid: owner.uid, gid: mount.user(owner.uid).gid, ..base })
@@ -109,7 +109,7 @@ pub(super) fn set_rights(context: &OpenContext, id: SignalId<'_>, changes: AttrC
     }
 }
 
-/// Returns an extended attribute of a signal. ENODATA for any other name, ENOENT where the signal has ended.
+/// Returns an extended attribute of a signal. ENODATA for any other name, ENOENT if the signal has ended.
 pub(super) fn xattr(mount: &MountContext, view: &View, id: SignalId<'_>, name: &OsStr) -> Result<Vec<u8>, Failure> {
     let signal = find(mount, view, id)?;
     let value = match name.to_str().and_then(|name| name.strip_prefix(PREFIX)) {
@@ -127,8 +127,8 @@ pub(super) fn xattr_names() -> Vec<u8> {
     [PUBLISHER, UID, SESSION, TTL].map(|name| format!("{PREFIX}{name}\0")).concat().into_bytes()
 }
 
-/// Sets a signal's lifetime; the other attributes say who wrote it. EPERM for those, EOPNOTSUPP for any other name, EEXIST
-/// where the attribute must be new, as each signal has all of them; else as `Memory::set_signal_lifetime`.
+/// Sets a signal's lifetime; the other attributes say who wrote it. EPERM for those, EOPNOTSUPP for any other name,
+/// EEXIST if the attribute must be new, as each signal has all of them; else as `Memory::set_signal_lifetime`.
 pub(super) fn set_xattr(
     context: &OpenContext,
     id: SignalId<'_>,

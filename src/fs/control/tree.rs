@@ -210,7 +210,7 @@ fn view_node(mount: &MountContext, view: &View) -> FsNode {
     FsNode::from_view(view, taken)
 }
 
-/// Opens the listing of a directory; those in `files/` have their own. ENOTDIR for what is not a directory; fails where
+/// Opens the listing of a directory; those in `files/` have their own. ENOTDIR for what is not a directory; fails if
 /// the view is not there any more.
 pub(super) fn list(mount: &MountContext, directory: &FsNode) -> Result<Listing, Failure> {
     let mut names = vec![list_name(".", directory.clone()), list_name("..", parent_node(mount, directory))];

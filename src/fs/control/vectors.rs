@@ -14,7 +14,7 @@ use crate::memory::{BranchError, Error, RecordEdit, RecordError, RecordPatch, ch
 /// How often a record that others write to is set aside anew.
 const ATTEMPTS_MAX: usize = 10;
 
-/// Returns the id of the record that a name means; EINVAL where that can't be one.
+/// Returns the id of the record that a name means; EINVAL if that can't be one.
 fn record_id(name: &OsStr) -> Result<Arc<str>, Failure> {
     let text = name.to_str().ok_or(LayoutRefusal::RecordNotUtf8)?;
     let id = text.strip_suffix(".json").unwrap_or(text);
@@ -26,8 +26,8 @@ fn no_record(name: &OsStr) -> Failure {
     LayoutRefusal::NotARecordsName(name.to_string_lossy().into_owned()).into()
 }
 
-/// Makes a temporary, or the node of a record to come. EEXIST where the name is taken and the open is exclusive, EROFS
-/// where nothing may change, ENAMETOOLONG beyond 255 bytes, EINVAL for a name that neither can have.
+/// Makes a temporary, or the node of a record to come. EEXIST if the name is taken and the open is exclusive, EROFS if
+/// nothing may change, ENAMETOOLONG beyond 255 bytes, EINVAL for a name that neither can have.
 pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: OpenFlags) -> Result<FsNode, Failure> {
     context.check_writable()?;
     if name.len() > 255 {
@@ -59,8 +59,8 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
     }
 }
 
-/// Removes a record in this branch, or a temporary. EROFS where nothing can be changed, ENOENT where there is nothing
-/// of that name.
+/// Removes a record in this branch, or a temporary. EROFS if nothing can be changed, ENOENT if there is nothing with
+/// that name.
 pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure> {
     context.check_writable()?;
     if VectorsName::parse(name) != VectorsName::Record {
@@ -74,7 +74,7 @@ pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure>
 }
 
 /// Renames within one `vectors/`; with a record on either side that is a commit. ENAMETOOLONG for a new name of more
-/// than 255 bytes, EEXIST where it is taken and `no_replace`, ENOENT where there is nothing of the old one.
+/// than 255 bytes, EEXIST if it is taken and `no_replace`, ENOENT if there is nothing of the old one.
 pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
     context.check_writable()?;
     if to.len() > 255 {

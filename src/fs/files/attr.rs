@@ -13,8 +13,8 @@ use crate::memory::{FILES_ROOT, FileNode, Time, Tree, View};
 /// may not keep at all: nobody could tell it that the name is there again.
 pub(super) const ATTR_LIFETIME: Duration = Duration::from_secs(1);
 
-/// Returns the attributes of a node. The root belongs to the branch's owner, as all fixed
-/// directories do. ESTALE where the branch has gone.
+/// Returns the attributes of a node. The root belongs to the branch's owner, as all fixed directories do. ESTALE if the
+/// branch has gone.
 pub(super) fn file_attr(
     mount: &MountContext,
     ino: u64,

@@ -14,14 +14,14 @@ const ATTEMPTS_MAX: usize = 10;
 
 impl FileOps<'_> {
     /// Makes an inode with a name in the directory. A directory with setgid passes its group on. EINVAL or ENAMETOOLONG
-    /// for what no entry can be called, EEXIST where the name is taken, and as any edit may.
+    /// for what no entry can be called, EEXIST if the name is taken, and as any edit may.
     pub(super) fn create_inode(&self, caller: Caller, name: &OsStr, make: NewInode, mode: u32) -> Result<u64, Failure> {
         let (name, mode) = (parse_name(name)?, mode & 0o7777);
         let op = FileOp::Create { parent: self.inode, name, make, mode, uid: caller.uid, gid: caller.gid };
         Ok(self.edit(caller, op)?.inode)
     }
 
-    /// Takes the name of a file away, or of an empty directory. ENOENT where there is nothing of that name, ENOTEMPTY,
+    /// Takes the name of a file away, or of an empty directory. ENOENT if there is nothing with that name, ENOTEMPTY,
     /// ENOTDIR or EISDIR as in unlink(2) and rmdir(2), and as any edit may.
     pub(super) fn remove(&self, caller: Caller, name: &OsStr, is_directory: bool) -> Result<(), Failure> {
         let (name, directory) = (parse_name(name)?, self.inode);
@@ -32,9 +32,9 @@ impl FileOps<'_> {
         })
     }
 
-    /// Renames what has a name in this directory within the tree. `flags` are those of renameat2(2),
-    /// without `RENAME_WHITEOUT`. EINVAL for other flags, else as rename(2): ENOENT, EEXIST, ENOTEMPTY, EISDIR,
-    /// ENOTDIR, ENAMETOOLONG, and EROFS where nothing may change.
+    /// Renames what has a name in this directory within the tree. `flags` are those of renameat2(2), without
+    /// `RENAME_WHITEOUT`. EINVAL for other flags, else as rename(2): ENOENT, EEXIST, ENOTEMPTY, EISDIR, ENOTDIR,
+    /// ENAMETOOLONG, and EROFS if nothing may change.
     pub(super) fn rename_within(
         &self,
         caller: Caller,
@@ -64,7 +64,7 @@ impl FileOps<'_> {
     }
 
     /// Does what takes a name of the inode away that `found` gives. If that was the last one and the inode is open, it
-    /// stays until its last handle is closed. EBUSY where the name leads to another file whenever it is to be taken away.
+    /// stays until its last handle is closed. EBUSY if the name leads to another file whenever it is to be taken away.
     fn without_name(
         &self,
         caller: Caller,

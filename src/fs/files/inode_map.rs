@@ -62,7 +62,7 @@ struct TreeSlot {
 }
 
 impl InodeMap {
-    /// Begins with no file known; `branch_number` as of [`BranchNumberLookup`].
+    /// Begins with no file known; `branch_number` as for [`BranchNumberLookup`].
     pub fn new(branch_number: BranchNumberLookup) -> InodeMap {
         let known = TreeSlots {
             by_slot: HashMap::new(),
@@ -74,7 +74,7 @@ impl InodeMap {
         InodeMap { branch_number, known: RwLock::with_rank(Rank::Leaf, known) }
     }
 
-    /// Returns the number of an inode, the same as long as its view is there; nothing when the numbers are used up.
+    /// Returns the number of an inode, the same as long as its view is there; `None` if the numbers are used up.
     pub fn ino(&self, files: &FileTreeId, inode: u64) -> Option<u64> {
         let slot = self.find_slot(files).or_else(|| self.add(files))?;
         encode_number(slot, inode)
@@ -126,7 +126,7 @@ impl InodeMap {
         known.reclaim_at = 2 * known.slots.len();
     }
 
-    /// Tells whether the kernel may know any of these files.
+    /// Returns whether the kernel may know any of these files.
     pub fn may_be_known_to_kernel(&self, files: &FileTreeId) -> bool {
         self.find_slot(files).is_some()
     }
@@ -136,7 +136,7 @@ impl InodeMap {
         self.known.read().slots.keys().filter(|files| files.view.branch() == branch).cloned().collect()
     }
 
-    /// Returns what has a number; nothing for one that no file ever got.
+    /// Returns the tree and inode behind an inode number; `None` for a number never given to a file.
     pub fn find(&self, number: u64) -> Option<(FileTreeId, u64)> {
         let known = self.known.read();
         let slot = decode_slot(number)?;
@@ -198,7 +198,7 @@ fn encode_number(slot: u64, inode: u64) -> Option<u64> {
     (inode >> INODE_BITS == 0).then_some(FILE_INODE_BIT | slot << INODE_BITS | (inode ^ scramble(slot)))
 }
 
-/// Returns the slot of a number; nothing for what is not a file's.
+/// Returns the slot of a number; `None` for what is not a file's.
 fn decode_slot(number: u64) -> Option<u64> {
     (number & FILE_INODE_BIT != 0).then_some((number & !FILE_INODE_BIT) >> INODE_BITS)
 }

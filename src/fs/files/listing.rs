@@ -18,21 +18,21 @@ pub(in crate::fs) struct FileNames {
 }
 
 impl FileNames {
-    /// Takes the entries that a directory has in a tree; nothing is loaded yet. ESTALE where the tree has not got it, ENOTDIR for
-    /// a file.
+    /// Takes the entries that a directory has in a tree; nothing is loaded yet. ESTALE if the tree does not have it,
+    /// ENOTDIR for a file.
     pub fn new(open: OpenInode, tree: &Tree) -> Result<FileNames, Failure> {
         let directory = directory_entries(tree, open.inode())?;
         Ok(FileNames { open, directory, loaded: Vec::new() })
     }
 
-    /// Begins again with what the directory holds now. Fails as `MountContext::tree` does; ESTALE where it was removed.
+    /// Begins again with what the directory holds now. Fails like `MountContext::tree`; ESTALE if it was removed.
     pub fn rewind(&mut self) -> Result<(), Failure> {
         self.directory = directory_entries(&self.open.tree()?, self.open.inode())?;
         self.loaded.clear();
         Ok(())
     }
 
-    /// Returns name and node of an entry, counted from 0; nothing behind the end.
+    /// Returns name and node of an entry, counted from 0; nothing past the end.
     pub fn get(&mut self, index: usize) -> Option<(FileName, FsNode)> {
         while self.loaded.len() <= index {
             let last = self.loaded.last().map(|(name, _)| name.clone());

@@ -84,7 +84,7 @@ pub(super) struct FileTreeId {
 }
 
 impl FileTreeId {
-    /// Returns a branch's `files/`, of which there is one as long as it lives: `taken` is 0.
+    /// Returns the id of a branch's `files/`. It stays the same while the branch lives: `taken` is 0.
     pub fn branch(branch: BranchId) -> FileTreeId {
         FileTreeId { area: Area::Files, view: View::Branch(branch), taken: Time::default() }
     }
@@ -135,7 +135,7 @@ impl<'a> FileOps<'a> {
 }
 
 impl MountContext {
-    /// Returns a tree in the directory of a branch or checkpoint; nothing for other nodes.
+    /// Returns a tree in the directory of a branch or checkpoint; `None` for other nodes.
     pub fn files_in(&self, directory: &FsNode, area: Area) -> Option<FileTreeId> {
         let taken = match (area, directory) {
             (Area::Files, FsNode::Branch(_)) => Time::default(),
@@ -148,8 +148,7 @@ impl MountContext {
         Some(FileTreeId { area, view: directory.view()?, taken })
     }
 
-    /// Returns the files as they are now; ESTALE when the branch, the checkpoint or the session is
-    /// gone.
+    /// Returns the files as they are now; ESTALE if the branch, the checkpoint or the session is gone.
     pub fn tree(&self, tree_id: &FileTreeId) -> Result<Tree, Failure> {
         if let View::Checkpoint(branch, label) = &tree_id.view {
             let taken = self.memory.checkpoint_time(*branch, label).map_err(|_| Errno::ESTALE)?;
@@ -169,8 +168,8 @@ impl MountContext {
         Ok(self.edit_if_unchanged(caller, tree_id, op, |_| true)?.ok_or(Errno::EBUSY)?)
     }
 
-    /// Like [`MountContext::edit`], if the files that it is done to are still as the caller has found them; nothing
-    /// is done and returned where they are not. Fails as that does.
+    /// Like [`MountContext::edit`], if the files that it is done to are still as the caller has found them; nothing is
+    /// done and returned where they are not. Fails like [`MountContext::edit`].
     pub fn edit_if_unchanged(
         &self,
         caller: Caller,

@@ -51,9 +51,9 @@ impl FileOps<'_> {
         Ok(self.add_handle(caller, Open::File(Box::new(file))))
     }
 
-    /// Returns a file that appeared after the kernel had found nothing of its name: it takes what is opened for new, and checks
-    /// nothing. ESTALE where it has gone again, is no file, or may not be open to the caller: the kernel then looks the
-    /// name up once more, and decides by what is there.
+    /// Returns a file that appeared after the kernel had found nothing of its name: it takes what is opened for new,
+    /// and checks nothing. ESTALE if it has gone again, is no file, or may not be open to the caller: the kernel then
+    /// looks the name up once more, and decides by what is there.
     pub(super) fn find_appeared_file(&self, caller: Caller, name: &OsStr, flags: OpenFlags) -> Result<u64, Failure> {
         let tree = self.tree()?;
         let inode = tree.lookup(self.inode, name.as_encoded_bytes()).map_err(|_| Errno::ESTALE)?;
@@ -62,8 +62,9 @@ impl FileOps<'_> {
         if may { Ok(inode) } else { Err(Errno::ESTALE.into()) }
     }
 
-    /// Takes capabilities away from a file before its bytes change, and unless root changes them setuid and setgid. For writes the
-    /// kernel says when; for copies and fallocate(2) it leaves this to us. Fails as a change of attributes does.
+    /// Takes capabilities away from a file before its bytes change, and unless root changes them setuid and setgid. For
+    /// writes the kernel says when; for copies and fallocate(2) it leaves this to us. Fails like a change of
+    /// attributes.
     pub(super) fn drop_privileges(&self, caller: Caller) -> Result<(), Failure> {
         let tree = self.tree()?;
         let node = tree.node(self.inode)?;
@@ -135,7 +136,7 @@ impl OpenInode {
         self.writes_directly = only_writes && flags.replace && !opened.is_open_for(&self.key, OpenIntent::Map);
     }
 
-    /// Returns the tree of this moment. Fails as `MountContext::tree` does.
+    /// Returns the tree of this moment. Fails like `MountContext::tree`.
     pub fn tree(&self) -> Result<Tree, Failure> {
         self.mount.tree(&self.key.0)
     }
@@ -215,7 +216,7 @@ impl Drop for OpenInode {
     }
 }
 
-/// Returns the directory that holds an inode. ESTALE where the inode is not in the tree.
+/// Returns the directory that holds an inode. ESTALE if the inode is not in the tree.
 pub(super) fn parent_node(tree: &Tree, tree_id: &FileTreeId, inode: u64) -> Result<FsNode, Failure> {
     if inode == FILES_ROOT {
         return Ok(tree_id.parent());

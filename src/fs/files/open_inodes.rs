@@ -65,9 +65,9 @@ impl InodeUses {
 }
 
 impl OpenInodes {
-    /// Counts a handle. While a name of the inode is being taken away, or handles like this one are blocked, it waits, for no
-    /// longer than one change of the branch takes: afterwards the inode is gone, or kept for this handle. A thread that must not wait
-    /// gives up. That is the only failure.
+    /// Counts a handle. Waits while a name of the inode is being removed or such handles are blocked, which lasts no
+    /// longer than one change of the branch. Afterwards the inode is gone, or kept for this handle. Fails only on a
+    /// thread that must not wait.
     pub fn open(&self, key: &InodeKey, writes: bool) -> Result<(), Failure> {
         let mut inodes = self.inodes.lock();
         // Looked at again after each wake-up: all who wait are woken, and another name may be about to go by then.
@@ -115,7 +115,7 @@ impl OpenInodes {
         }
     }
 
-    /// Tells whether any handle holds the inode open with this intent.
+    /// Returns whether any handle holds the inode open with this intent.
     pub fn is_open_for(&self, key: &InodeKey, intent: OpenIntent) -> bool {
         self.inodes.lock().get(key).is_some_and(|uses| uses.intent_counts[intent as usize] > 0)
     }

@@ -116,12 +116,13 @@ impl NodeOperations for FileOps<'_> {
         }
     }
 
-    /// Linux empties a file also for who opens it for reading.
+    /// Linux empties a file also for whoever opens it for reading.
     fn open(&self, caller: Caller, _ino: u64, flags: i32) -> Result<u64, Failure> {
         self.open_with(caller, OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::from_bits(flags) })
     }
 
-    /// Opens the one that is there, where that is not forbidden. Linux empties a file also for who opens it for reading.
+    /// Opens the one that is there, where that is not forbidden. Linux empties a file also for whoever opens it for
+    /// reading.
     fn create(&self, caller: Caller, name: &OsStr, mode: u32, flags: i32) -> Result<(EntryAttr, u64), Failure> {
         let flags = OpenFlags { truncate: flags & libc::O_TRUNC != 0, ..OpenFlags::from_bits(flags) };
         let (inode, is_new) = match self.create_inode(caller, name, NewInode::File, mode) {

@@ -25,7 +25,7 @@ impl RemovedInodes {
         self.count.store(nodes.len(), Ordering::Release);
     }
 
-    /// Returns the last state of an inode that was removed; none of one that the kernel has let go of.
+    /// Returns the last state of a removed inode; `None` once the kernel has forgotten it.
     pub fn find(&self, ino: u64) -> Option<Arc<FileNode>> {
         self.nodes.lock().get(&ino).cloned()
     }

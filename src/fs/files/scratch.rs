@@ -59,7 +59,7 @@ impl Scratch {
         self.sessions.lock().get(&branch).cloned()
     }
 
-    /// Returns when a branch's present tree began; 0 where none has begun since the mount.
+    /// Returns when a branch's present tree began; 0 if none has begun since the mount.
     pub fn session_start(&self, branch: BranchId) -> Time {
         self.get(branch).map(|held| held.since).unwrap_or_default()
     }
@@ -100,14 +100,14 @@ impl Scratch {
 }
 
 impl MountContext {
-    /// Returns the tree of a branch's `scratch/`. ESTALE where the branch has gone.
+    /// Returns the tree of a branch's `scratch/`. ESTALE if the branch has gone.
     pub(super) fn scratch_tree(&self, tree_id: &FileTreeId) -> Result<Tree, Failure> {
         self.memory.info(tree_id.view.branch())?;
         Ok(self.scratch.tree_and_bytes(tree_id)?.0)
     }
 
-    /// Changes `scratch/` by one operation; ENOSPC when it would hold more than
-    /// `config/scratch_size` afterwards and more than before, EDQUOT beyond the owner's share of memory.
+    /// Changes `scratch/` by one operation; ENOSPC if it would hold more than `config/scratch_size` afterwards and more
+    /// than before, EDQUOT beyond the owner's share of memory.
     pub(super) fn edit_scratch(&self, tree_id: &FileTreeId, op: &FileOp) -> Result<FileOutcome, Failure> {
         let limit = self.scratch_bytes_max(tree_id)?;
         let held = self.scratch_session_to_edit(tree_id)?;
@@ -133,8 +133,8 @@ impl MountContext {
         Ok(outcome)
     }
 
-    /// Returns the room in `scratch/`, of what it may hold, and how many inodes it has. In bytes. ESTALE where the
-    /// branch has gone.
+    /// Returns the room in `scratch/`, of what it may hold, and how many inodes it has. In bytes. ESTALE if the branch
+    /// has gone.
     pub(super) fn scratch_statfs(&self, tree_id: &FileTreeId) -> Result<StatFs, Failure> {
         let (total_bytes, used_bytes) = (self.scratch_bytes_max(tree_id)?, self.scratch.tree_and_bytes(tree_id)?.1);
         let totals = self.tree(tree_id)?.totals();

@@ -75,7 +75,7 @@ fn check_mount_entry(path: &Path, entry: &MountEntry) -> Vec<Finding> {
     [state, requests(entry)].into_iter().chain(approvals).collect()
 }
 
-/// Tells where a gate asks for approvals and one user alone reaches the mount; it looks at the root branches.
+/// Returns where a gate asks for approvals and one user alone reaches the mount; it looks at the root branches.
 fn approvals(path: &Path) -> Option<Finding> {
     let below = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let asks = |branch: &PathBuf| {

@@ -10,7 +10,7 @@ use crate::fuse::{fusermount, mount::is_root};
 /// Linux's number for the right to mount.
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Tells whether this process may call mount(2); `status` is the text of /proc/self/status.
+/// Returns whether this process may call mount(2); `status` is the text of /proc/self/status.
 pub(super) fn privilege(status: &str) -> Finding {
     const NAME: &str = "privilege";
     match (is_root(), has_capability(status, CAP_SYS_ADMIN)) {
@@ -24,7 +24,7 @@ pub(super) fn privilege(status: &str) -> Finding {
     }
 }
 
-/// Tells whether fusermount3 is there and can gain root's rights.
+/// Returns whether fusermount3 is there and can gain root's rights.
 pub(super) fn check_fusermount(status: &str) -> Finding {
     const NAME: &str = "fusermount3";
     const INSTALL: &str = "apt-get install fuse3, or run as root";
@@ -50,7 +50,7 @@ pub(super) fn check_fusermount(status: &str) -> Finding {
     }
 }
 
-/// Tells whether other users may be let in.
+/// Returns whether other users may be let in.
 pub(super) fn allow_other() -> Finding {
     const NAME: &str = "allow_other";
     let config = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();

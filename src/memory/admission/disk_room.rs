@@ -95,7 +95,7 @@ pub(in crate::memory) fn bulk_disk_cost_bytes(bytes: u64) -> u64 {
 }
 
 impl DiskRoom {
-    /// Begins without credit, so that the first write asks the disk; `manifest` is the manifest's length in bytes.
+    /// Starts without credit, so that the first write asks the disk. `manifest` is the manifest's length in bytes.
     pub fn new(reserve: Reserve, manifest: u64) -> DiskRoom {
         DiskRoom {
             reserve,
@@ -110,7 +110,7 @@ impl DiskRoom {
         }
     }
 
-    /// Notes that a seal has begun that writes so many bytes at most.
+    /// Notes the start of a seal that writes at most this many bytes.
     pub fn note_rotation(&self, bytes_max: u64) {
         self.seal_debt_bytes.fetch_add(bytes_max, Ordering::AcqRel);
     }
@@ -137,7 +137,7 @@ impl Memory {
     /// Finds room for something that is about to be written; makes it by a collection where there is none. Call it
     /// with no lock held, and hold what it returns until it is written.
     ///
-    /// Kind `Full` where there is none, `WouldWait` on a thread that must not wait for the collection.
+    /// Kind `Full` if there is none, `WouldWait` on a thread that must not wait for the collection.
     pub(in crate::memory) fn reserve_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
         let (taken, shortage) = self.count_in_flight(bytes);
         if shortage.is_none() {
@@ -150,8 +150,8 @@ impl Memory {
         self.find_shortage().map_or(Ok(taken), |shortage| Err(self.disk_full(shortage)))
     }
 
-    /// Finds room as [`Memory::reserve_room`] does, and makes none: for a seal, which holds the lock that a collection takes.
-    /// Kind `Full` where there is none.
+    /// Finds room as [`Memory::reserve_room`] does, and makes none: for a seal, which holds the lock that a collection
+    /// takes. Kind `Full` if there is none.
     pub(in crate::memory) fn reserve_free_room(&self, bytes: u64) -> Result<DiskReservation<'_>, Error> {
         let (taken, shortage) = self.count_in_flight(bytes);
         shortage.map_or(Ok(taken), |shortage| Err(self.disk_full(shortage)))
@@ -203,7 +203,7 @@ impl Memory {
         self.disk.space().map_or(0, |space| space.available_bytes)
     }
 
-    /// Returns the bytes that a seal may write beyond what it has to; 0 where the disk can't be asked.
+    /// Returns the bytes that a seal may write beyond what it has to; 0 if the disk can't be asked.
     pub(in crate::memory) fn spare_bytes(&self) -> u64 {
         self.free_bytes().saturating_sub(self.seal_bytes_max() + FREE_MARGIN_BYTES)
     }
@@ -280,8 +280,8 @@ impl Memory {
         self.find_shortage();
     }
 
-    /// Appends a frame. What gives room back may use the reserve for it. Fails with `Error::Journal`: of kind `Full`
-    /// where the disk has no room, `ReadOnly` where the journal has failed before.
+    /// Appends a frame. What gives room back may use the reserve for it. Fails with `Error::Journal`: of kind `Full` if
+    /// the disk has no room, `ReadOnly` if the journal has failed before.
     pub(in crate::memory) fn append(
         &self,
         journal: &Journal,

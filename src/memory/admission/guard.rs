@@ -89,7 +89,7 @@ impl TouchedPaths<'_> {
         node.names().filter_map(|(parent, name)| self.child_path(parent, name)).collect()
     }
 
-    /// Tells whether the operation leaves all bytes that are at `path` where they are.
+    /// Returns whether the operation leaves all bytes that are at `path` where they are.
     fn only_appends(&self, path: &[u8]) -> bool {
         let size = |inode: u64| self.tree.node(inode).map_or(0, |node| node.size());
         let there = || self.tree.resolve(path).ok().and_then(|inode| self.tree.node(inode).ok());

@@ -43,11 +43,12 @@ impl FilesHeld {
 pub(in crate::memory) type SignalsHeld = Mutex<HashMap<u32, Reservation>>;
 
 impl Memory {
-    /// Limits what the server holds in memory to about `limit_bytes`, as `measure` tells them; of what callers decide
-    /// a user may hold a quarter if there are `several_users`. To be called once, before the store is served.
+    /// Limits what the server holds in memory to about `limit_bytes`, as counted by `measure`. Callers may hold three
+    /// quarters of it, and with `several_users` each user a quarter. Call it once, before the store is served; without
+    /// it there is no limit.
     ///
-    /// Where the names and attributes of the store's files alone take more than half, nothing can be written: returns
-    /// why.
+    /// Returns a warning if names and attributes of the store's files alone take more than half: nothing can be written
+    /// then.
     pub fn limit_memory(&self, limit_bytes: u64, several_users: bool, measure: MemoryMeter) -> Option<String> {
         let budget_bytes = limit_bytes / 4 * 3;
         self.admission.budget.limit(budget_bytes, if several_users { limit_bytes / 4 } else { budget_bytes });
@@ -114,8 +115,8 @@ impl Memory {
         }
     }
 
-    /// Counts what only checkpoints, proposals and bases of forks hold of the names and attributes of files. Where no limit is
-    /// set nothing is counted.
+    /// Counts what only checkpoints, proposals and bases of forks hold of the names and attributes of files. If no
+    /// limit is set nothing is counted.
     pub(in crate::memory) fn recount_frozen_metadata(&self, catalog: &Catalog) {
         if self.admission.files_held.limit_bytes.get().is_none() {
             return;

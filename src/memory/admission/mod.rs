@@ -14,7 +14,7 @@ use crate::sync::{FairTurns, MemoryBudget, Pool};
 
 /// What is known of those who use the store, and of the disk.
 pub(in crate::memory) struct Admission {
-    /// Turns of long computations, by user, so that one who merges much does not keep others waiting.
+    /// Turns of long computations, by user, so that one user's merges do not keep others waiting.
     pub turns: Arc<FairTurns>,
     /// Memory that callers hold, by user. It has no limit until
     /// [`Memory::limit_memory`](crate::memory::Memory::limit_memory) sets one.

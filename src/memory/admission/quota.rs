@@ -63,7 +63,7 @@ struct KnownUsage {
 }
 
 impl Memory {
-    /// Fails where a branch, or one above it, would hold more than its quota with what `growth` adds. Kind `Quota`.
+    /// Fails if a branch, or one above it, would hold more than its quota with what `growth` adds. Kind `Quota`.
     pub(in crate::memory) fn check_quota(
         &self,
         branch: BranchId,
@@ -89,7 +89,7 @@ impl Memory {
     }
 
     /// As [`Memory::check_quota`], for written records, with the bytes that they have afterwards, those of their ids
-    /// included. Fails as that does.
+    /// included. Fails like [`Memory::check_quota`].
     pub(in crate::memory) fn check_record_quota<'a>(
         &self,
         branch: BranchId,
@@ -106,7 +106,7 @@ impl Memory {
         })
     }
 
-    /// As [`Memory::check_quota`], for an operation on files. Fails as that does.
+    /// As [`Memory::check_quota`], for an operation on files. Fails like [`Memory::check_quota`].
     pub(in crate::memory) fn check_file_quota(&self, branch: BranchId, op: &FileOp<'_>) -> Result<(), Error> {
         let (inode, end) = match op {
             FileOp::Write { inode, offset, bytes } => (*inode, offset.saturating_add(bytes.len() as u64)),
@@ -131,7 +131,7 @@ impl Memory {
 }
 
 impl KnownUsage {
-    /// Counts what has changed since the last call. Where that fails the next one counts all anew.
+    /// Counts what has changed since the last call. If that fails the next one counts all anew.
     fn bring_up_to_date(&mut self, now: &Catalog) -> Result<(), Error> {
         self.count_changes(now).inspect_err(|_| *self = KnownUsage::default())
     }
@@ -229,7 +229,7 @@ fn own_quota(branch: &Branch) -> Option<(BranchId, Quota)> {
     if text.is_empty() { None } else { Quota::parse(text).map(|quota| (branch.id, quota)) }
 }
 
-/// Tells whether a branch counts in a quota. One that holds a shared log does not, as it is nobody's child: what was
+/// Returns whether a branch counts in a quota. One that holds a shared log does not, as it is nobody's child: what was
 /// appended is no edit of the branch above it.
 fn counts_in_quota(catalog: &Catalog, branch: &Branch) -> bool {
     branch.log_totals.is_none() && branch_and_ancestors(catalog, branch.id).any(|branch| own_quota(branch).is_some())

@@ -25,7 +25,7 @@ const SECTOR_BYTES: usize = 512;
 /// The reserve of an open store: files that only take up room, given up one by one where what frees room finds the disk full.
 pub(in crate::memory) struct Reserve {
     disk: Arc<dyn Disk>,
-    /// How many files a whole reserve has; 0 where the store keeps none.
+    /// How many files a whole reserve has; 0 if the store keeps none.
     pieces: usize,
     piece_bytes: u64,
     present: Mutex<BTreeSet<usize>>,
@@ -73,7 +73,7 @@ impl Reserve {
         }
     }
 
-    /// Returns whether nothing of it is missing, without its lock; a reserve of no files is whole.
+    /// Returns whether the reserve has its full size, without its lock. A reserve of no files has.
     pub fn is_whole(&self) -> bool {
         self.present_count.load(Ordering::Acquire) == self.pieces
     }
@@ -93,7 +93,7 @@ impl Reserve {
         ReserveFill { bytes: self.bytes(), total: self.bytes_wanted() }
     }
 
-    /// Returns a number that grows when more or less of it is there, by which a cached `status` is told to be outdated.
+    /// Returns a number that grows when more or less of it is there: a cached `status` with a smaller one is outdated.
     pub fn change_count(&self) -> u64 {
         self.change_count.load(Ordering::Acquire)
     }
@@ -103,7 +103,7 @@ impl Reserve {
         self.change_count.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Makes what is missing, as far as there is room.
+    /// Extends the reserve to its full size, as far as there is room.
     pub fn fill(&self) {
         if self.is_whole() {
             return;

@@ -9,7 +9,7 @@ use super::{Branch, Catalog};
 use crate::memory::AgentError;
 use crate::object::{CodecError, Reader, Writer};
 
-/// Names that one user may have below a root branch.
+/// The most names that one user may have below a root branch.
 pub const AGENT_NAMES_MAX: usize = 100;
 
 /// The names of agents below a root branch, and who may use them.
@@ -65,7 +65,7 @@ impl Catalog {
     }
 
     /// Refuses a name of `config/agent` that the branch's owner may not use. `Barred`, `Taken` by another user,
-    /// `TooMany` where the owner has all that one user may have.
+    /// `TooMany` if the owner has all that one user may have.
     pub fn check_agent(&self, branch: &Branch, name: &str) -> Result<(), AgentError> {
         let (root, uid) = (&self.branches[&branch.root], branch.uid);
         let fallback = fallback_agent_name(uid);

@@ -21,8 +21,8 @@ use crate::object::{CodecError, Hash, Reader, Time, Writer};
 pub struct BranchId(pub u64);
 
 impl BranchId {
-    /// Reads the stored form, a varint. [`CodecError::Short`] where the bytes end before, [`CodecError::Number`] beyond
-    /// 64 bits.
+    /// Reads the stored form, a varint. [`CodecError::Short`] if the bytes end before, [`CodecError::Number`] beyond 64
+    /// bits.
     pub fn read(input: &mut Reader<'_>) -> Result<BranchId, CodecError> {
         Ok(BranchId(input.number()?))
     }
@@ -48,9 +48,9 @@ pub struct Checkpoint {
 /// Where a rollback or a fork takes a state from; the log names this, and not the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateSource {
-    /// The checkpoint of that label, which the branch has to have.
+    /// The checkpoint with that label, which the branch has to have.
     Checkpoint(Arc<str>),
-    /// What the branch was behind the entry of that number; `config/keep` may have let go of it.
+    /// What the branch was behind the entry with that number; `config/keep` may have let go of it.
     Entry(u64),
     /// The last state of a child that ended by that entry.
     Ended(u64),
@@ -64,7 +64,7 @@ pub struct ResolvedSource {
     pub base: Arc<BranchVersion>,
     /// The entry that took the checkpoint; of any other source the one behind which the branch had the state.
     pub source_seq: u64,
-    /// How far the branch had read the shared log; none where the state is not that of a checkpoint.
+    /// How far the branch had read the shared log; `None` if the state is not that of a checkpoint.
     pub cursor: Option<SharedLogCursor>,
 }
 
@@ -78,8 +78,8 @@ impl StateSource {
         }
     }
 
-    /// Reads the stored form; none where there is no source. [`CodecError::Code`] for a sort of source that this
-    /// version does not know.
+    /// Reads the stored form; `None` if there is no source. [`CodecError::Code`] for a sort of source that this version
+    /// does not know.
     pub fn read(input: &mut Reader<'_>) -> Result<Option<StateSource>, CodecError> {
         match input.byte()? {
             0 => Ok(None),
@@ -90,14 +90,14 @@ impl StateSource {
         }
     }
 
-    /// Returns the checkpoint's label, which its entry names; none for another sort of source.
+    /// Returns the checkpoint's label, which its entry names; `None` for another sort of source.
     pub fn label(&self) -> Option<&Arc<str>> {
         if let StateSource::Checkpoint(label) = self { Some(label) } else { None }
     }
 }
 
 impl Checkpoint {
-    /// Returns what a branch is at a moment; the entry that takes it gives it its `seq`.
+    /// Makes a checkpoint of a branch. It gets its `seq` from its entry.
     pub fn from_branch(branch: &Branch, text: &Arc<str>, time: Time) -> Checkpoint {
         let (state, base) = (without_orphans(&branch.state), branch.base.clone());
         Checkpoint { state, base, seq: 0, time, text: text.clone(), cursor: branch.cursor }
@@ -112,14 +112,14 @@ impl PartialEq for Checkpoint {
     }
 }
 
-/// A conflict resolved manually, for as long as both sides stay as they were.
+/// A manual choice in a conflict. It holds while both sides are unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
-    /// The side chosen: the child's or the parent's, never both.
+    /// The chosen side: child or parent, never both.
     pub side: Side,
-    /// The child's version then, with any other the resolution counts for nothing; none where it was deleted there.
+    /// The child's version at that time; `None` if it was deleted. With any other version the choice does not hold.
     pub child: Option<Hash>,
-    /// The parent's version then, likewise.
+    /// The parent's version at that time; `None` if it was deleted.
     pub parent: Option<Hash>,
 }
 
@@ -142,15 +142,15 @@ impl Resolution {
     }
 }
 
-/// Whether somebody holds a branch's lease, as of the last frame or entry about it.
+/// Whether somebody holds a branch's lease, by the last frame or entry about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LeaseState {
-    /// Nobody ever has; `config/ttl` counts from the last change.
+    /// Nobody ever held it. `config/ttl` counts from the last change.
     #[default]
     Free,
-    /// Somebody does, or did when the server ended. Such a branch never expires.
+    /// Somebody holds it, or did when the server ended. Such a branch never expires.
     Held,
-    /// Nobody has since that time, from which `config/ttl` counts where no change is later.
+    /// Nobody has held it since that time. `config/ttl` counts from it, or from a later change.
     Lost(Time),
 }
 
@@ -180,34 +180,34 @@ impl LeaseState {
 pub struct Branch {
     /// Its number, which no other branch ever has.
     pub id: BranchId,
-    /// A small number that no other living branch has, from which inode numbers are made; 0 for none.
+    /// A small number unique among living branches, part of inode numbers; 0 for none.
     pub number: u32,
     /// Its name among its siblings; forks and renames change no id.
     pub name: Arc<str>,
     /// The names from the root branch down to its own, joined by `/`. Kept, since every answer and entry
     /// tells it, and putting it together at depth 64 takes some 3 µs.
     pub path: Arc<str>,
-    /// Its parent; none for a root branch. Of a branch that holds a log, the one that has that.
+    /// Its parent; `None` for a root branch. Of a branch that holds a log, the one that has that.
     pub parent: Option<BranchId>,
-    /// The root branch above it, by which agents and settings for all are found; itself where it is one.
+    /// The root branch above it, or itself. Agents and shared settings are kept there.
     pub root: BranchId,
-    /// Who owns it: who made it, until it is given to another user.
+    /// Uid of its owner.
     pub uid: u32,
     /// Mode bits of its directory, the lower 12; all rights to a branch follow from these and `uid`.
     pub mode: u32,
-    /// Time of the entry that made it; no later one changes it.
+    /// When it was made: the time of that entry.
     pub created: Time,
     /// When its content last changed: the time of that entry or operation on files.
     pub changed: Time,
-    /// `seq` of the last entry that concerns it. What was made for readers is made again where it has grown.
+    /// `seq` of the last entry that concerns it. Cached documents are outdated once it has grown.
     pub last_entry_seq: u64,
-    /// `seq` of the entry that gave it the state that it has, pending operations on files aside.
+    /// `seq` of the entry that gave it its present state, apart from pending operations on files.
     pub state_entry: u64,
     /// What it holds now, with pending operations on files.
     pub state: Arc<BranchVersion>,
-    /// What it began with, or last merged with: what differs from it are its own edits.
+    /// The state of its parent at the fork or at the last merge. Its own edits are the difference from it.
     pub base: Arc<BranchVersion>,
-    /// Its own, those that it inherited when it was forked among them.
+    /// Its settings, including those inherited at the fork.
     pub settings: Settings,
     /// Its checkpoints by label; forks do not inherit them.
     pub checkpoints: OrdMap<Arc<str>, Checkpoint>,
@@ -217,35 +217,35 @@ pub struct Branch {
     pub resolutions: OrdMap<Arc<str>, Resolution>,
     /// Operations on its files since the store was opened; not stored, so that it begins with 0 again.
     pub file_op_count: u64,
-    /// `seq` of the last entry since the store was opened that gave it another state. Unlike the
-    /// state's address, this stays when the state moves into new segments.
+    /// `seq` of the last entry since the opening that changed its state. It stays the same when the state moves into
+    /// new segments.
     pub state_seq: u64,
-    /// `seq` of the last entry since the store was opened that gave it another base.
+    /// `seq` of the last entry since the opening that changed its base.
     pub base_seq: u64,
     /// Of a root branch: whether a vector was ever written below it, which fixes `dim` and `metric`.
     pub vectors_fixed: bool,
-    /// The branch that holds the entries of its own shared log, once there are some.
+    /// The branch that holds the entries of its own shared log; `None` before the first entry.
     pub log: Option<BranchId>,
-    /// How much it holds, where it is itself such a branch; none for all others, by which they are told apart.
+    /// How much it holds, if it is itself a branch that holds a log; `None` for all others.
     pub log_totals: Option<SharedLogTotals>,
     /// The logs of branches below it that have ended, by `NAME@SEQ`, where it has a log of its own.
     pub closed_logs: OrdMap<Arc<str>, BranchId>,
     /// How far it has read the shared log; a fork begins where its parent is.
     pub cursor: SharedLogCursor,
-    /// The signals of its own shared log; empty where it has the log of a branch above.
+    /// The signals of its own shared log; empty if it has the log of a branch above.
     pub signals: Signals,
-    /// Whether somebody works in it, which an opening after a crash looks at.
+    /// Whether somebody works in it; read when the store is opened after a crash.
     pub lease: LeaseState,
     /// Of a root branch: the names of agents below it, each of one user. Empty for all others.
     pub agents: AgentNames,
-    /// What it proposes to its parent, frozen; none where that is nothing, and after a rename.
+    /// What it proposes to its parent, frozen; `None` if that is nothing, and after a rename.
     pub proposal: Option<Arc<Proposal>>,
-    /// The last entry of its shared log when it got its base: a gate may ask for a summary behind it.
+    /// Number of the last entry of its shared log when it got its base. A gate may ask for a later summary.
     pub log_at_base: u64,
 }
 
 impl Branch {
-    /// Returns whether it has the state that it had in another version of the catalog, wherever that is stored.
+    /// Returns whether its state is the same as in another version of the catalog, wherever it is stored.
     pub fn has_same_state(&self, other: &Branch) -> bool {
         (self.state_seq, self.file_op_count) == (other.state_seq, other.file_op_count)
     }
@@ -300,7 +300,7 @@ impl Branch {
         }
     }
 
-    /// Returns the checkpoint of that label, or [`Error::NoCheckpoint`].
+    /// Returns the checkpoint with that label, or [`Error::NoCheckpoint`].
     pub fn checkpoint(&self, label: &str) -> Result<&Checkpoint, Error> {
         self.checkpoints.get(label).ok_or_else(|| Error::NoCheckpoint(label.to_string()))
     }

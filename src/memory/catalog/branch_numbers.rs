@@ -16,8 +16,7 @@ pub struct BranchNumbers {
 }
 
 impl BranchNumbers {
-    /// Goes on behind the number that the manifest has as the last, so that numbers stay unused for as long after an
-    /// opening.
+    /// Continues after the last number in the manifest, so that free numbers stay unused for as long after an opening.
     pub fn resume_after(&mut self, last: u32) {
         self.last_number = last;
     }
@@ -27,13 +26,13 @@ impl BranchNumbers {
         self.last_number
     }
 
-    /// Notes the number of a branch that is there; false where it is too large, or another branch has it. 0, which
-    /// stands for none, is always right.
+    /// Notes the number of a branch that is there; false if it is too large, or another branch has it. 0, which stands
+    /// for none, is always right.
     pub fn reserve(&mut self, number: u32) -> bool {
         number == 0 || (number < BRANCH_NUMBERS && self.taken.insert(number).is_none())
     }
 
-    /// Takes the next free number behind the last one, from 1 again after the largest; 0 where none is free.
+    /// Takes the next free number after the last one, from 1 again after the largest; 0 if none is free.
     pub fn allocate(&mut self) -> u32 {
         let Some(number) =
             self.first_free(self.last_number + 1, BRANCH_NUMBERS).or_else(|| self.first_free(1, self.last_number + 1))

@@ -26,7 +26,7 @@ pub enum CatalogChange {
     Base(BranchId, Arc<BranchVersion>),
     /// A checkpoint appears; it gets the `seq` of the entry when that is applied.
     Checkpoint(BranchId, Arc<str>, Checkpoint),
-    /// The checkpoint of that label goes.
+    /// The checkpoint with that label goes.
     RemoveCheckpoint(BranchId, Arc<str>),
     /// A child branch gets another name, by which its proposal ends.
     Rename(BranchId, Arc<str>),
@@ -60,7 +60,7 @@ pub enum CatalogChange {
     Proposal(BranchId, Option<Checkpoint>),
     /// An approver said something of what a branch proposes.
     Review(BranchId, u32, Review),
-    /// A branch's own log becomes one that was closed, of that name.
+    /// A branch's own log becomes one that was closed, with that name.
     CloseLog(BranchId, Arc<str>),
     /// The last entry of a branch's shared log when it got its base.
     LogAtBase(BranchId, u64),

@@ -23,13 +23,13 @@ pub struct EmbedderRecord {
     pub identity: Hash,
     /// How often all vectors were made anew; 0 for the first set.
     pub generation: u64,
-    /// The vectors of the probe texts; empty where only the head was read.
+    /// The vectors of the probe texts; empty if only the head was read.
     pub probes: Vec<Vec<f32>>,
 }
 
 impl EmbedderRecord {
-    /// Makes the record of an embedder. `description` is all beside the dimension that decides its vectors. Control
-    /// characters of the name are left out.
+    /// Makes the record of an embedder. `description` has all that its vectors depend on, apart from the dimension.
+    /// Control characters of the name are left out.
     pub fn new(name: &str, dim: usize, description: &[u8], probes: Vec<Vec<f32>>, generation: u64) -> EmbedderRecord {
         let mut out = Writer::new();
         out.number(dim as u64).bytes(description);
@@ -38,7 +38,7 @@ impl EmbedderRecord {
         EmbedderRecord { name: name.into(), dim, identity, generation, probes }
     }
 
-    /// Returns the name of the set of vectors: one embedder may have made several.
+    /// Returns the name of the set of vectors. One embedder may have several.
     pub fn derived_set(&self) -> Hash {
         let mut out = Writer::new();
         out.hash(&self.identity).number(self.generation);
@@ -55,7 +55,7 @@ impl EmbedderRecord {
         text
     }
 
-    /// Reads a stored value, probes included; nothing where it is none.
+    /// Reads a stored value, probes included; `None` if it is none.
     pub fn parse(text: &str) -> Option<EmbedderRecord> {
         let mut record = EmbedderRecord::parse_without_probes(text)?;
         let hex = text.rsplit('\t').next()?;
@@ -71,7 +71,7 @@ impl EmbedderRecord {
         Some(record)
     }
 
-    /// Reads all but the probes, which are most of its bytes; nothing where it is none.
+    /// Reads all but the probes, which are most of its bytes; `None` if it is none.
     pub fn parse_without_probes(text: &str) -> Option<EmbedderRecord> {
         let mut fields = text.split('\t');
         let (name, dim) = (fields.next()?.into(), fields.next()?.parse().ok().filter(|dim| *dim > 0)?);

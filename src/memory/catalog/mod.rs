@@ -42,7 +42,7 @@ pub use revision::{Revision, RevisionPoint, check_label};
 pub(in crate::memory) use view::ResolvedView;
 pub use view::View;
 
-/// Branches by id, those that hold the entries of logs among them.
+/// Branches by id, including those that hold the entries of logs.
 pub type Branches = OrdMap<BranchId, BranchRef>;
 
 /// All branches, and what entries of all kinds refer to. A clone costs the same whatever it holds.
@@ -60,7 +60,7 @@ pub struct Catalog {
     pub signal_bytes: BytesByUser,
     /// The small numbers of the living branches, and which one comes next.
     pub numbers: BranchNumbers,
-    /// Where the lineage begins: behind the last entry that was moved out.
+    /// Where the lineage begins: after the last entry that was moved out.
     pub start: LineageStart,
     /// Earlier states of branches, and branches that have ended and can be brought back.
     pub retained: RetainedStates,
@@ -69,12 +69,12 @@ pub struct Catalog {
     pub rewrite_count: u64,
 }
 
-/// The first entry that the store holds; those before were moved out.
+/// The first entry that the store holds. Earlier ones were archived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineageStart {
     /// Its number; 1 where none was moved out.
     pub first_seq: u64,
-    /// Hash of the entry before, which the first one has as `prev`; zeros for none.
+    /// Hash of the entry before it, its `prev`; zeros for none.
     pub prev: Hash,
 }
 
@@ -85,13 +85,13 @@ impl Default for LineageStart {
 }
 
 impl Catalog {
-    /// Returns a branch; [`Error::Gone`] where none that lives has that id.
+    /// Returns a branch; [`Error::Gone`] if none that lives has that id.
     pub fn branch(&self, id: BranchId) -> Result<&Branch, Error> {
         self.branches.get(&id).map(|branch| &**branch).ok_or(Error::Gone)
     }
 
     /// Returns the state of a source, for a branch that goes back to it or is forked from it. [`Error::NoCheckpoint`]
-    /// or [`Error::NotKept`] where it is not there; else fails as [`Catalog::retained_state`] does.
+    /// or [`Error::NotKept`] if it is not there; else fails like [`Catalog::retained_state`].
     pub fn resolve_source(&self, branch: &Branch, source: &StateSource) -> Result<ResolvedSource, Error> {
         match source {
             StateSource::Checkpoint(label) => {
@@ -110,15 +110,15 @@ impl Catalog {
         }
     }
 
-    /// Returns what a branch was behind an entry, with files as its present owner has them. [`Error::NotKept`] where
-    /// that is gone; kind `Io` or `Damaged` where the file of states that has it can't be read.
+    /// Returns what a branch was behind an entry, with files as its present owner has them. [`Error::NotKept`] if that
+    /// is gone; kind `Io` or `Damaged` if the file of states that has it can't be read.
     pub fn retained_state(&self, branch: BranchId, owner: u32, entry: u64) -> Result<ResolvedSource, Error> {
         let found = self.retained.find(branch, entry)?.ok_or_else(|| Error::NotKept(entry.to_string()))?;
         let state = with_owner(&found.state, found.owner, owner);
         Ok(ResolvedSource { state, base: found.base, source_seq: entry, cursor: None })
     }
 
-    /// Returns a branch as a reference that outlasts this version of the catalog. [`Error::Gone`] as of
+    /// Returns a branch as a reference that outlasts this version of the catalog. [`Error::Gone`] as for
     /// [`Catalog::branch`].
     pub fn branch_ref(&self, id: BranchId) -> Result<&BranchRef, Error> {
         self.branches.get(&id).ok_or(Error::Gone)
@@ -138,20 +138,20 @@ impl Catalog {
         self.branch(id)
     }
 
-    /// Returns the settings that all branches below a root branch share. [`Error::Gone`] where its root branch is not
-    /// in this version of the catalog.
+    /// Returns the settings that all branches below a root branch share. [`Error::Gone`] if its root branch is not in
+    /// this version of the catalog.
     pub fn shared_settings(&self, branch: &Branch) -> Result<&Settings, Error> {
         Ok(&self.branch(branch.root)?.settings)
     }
 
-    /// Returns what is remembered of the embedder of all branches below a root branch, without its probes. None where
-    /// no mount has recorded one. [`Error::Gone`] as in [`Catalog::shared_settings`].
+    /// Returns the recorded embedder of all branches below a root branch, without its probes; `None` if no mount has
+    /// recorded one. [`Error::Gone`] as in [`Catalog::shared_settings`].
     pub fn embedder(&self, branch: &Branch) -> Result<Option<EmbedderRecord>, Error> {
         Ok(EmbedderRecord::parse_without_probes(self.shared_settings(branch)?.get(Setting::Embedder)))
     }
 
-    /// Returns a setting's value as the branch shows it, without a line end, empty where it is unset. [`Error::Gone`]
-    /// as in [`Catalog::shared_settings`].
+    /// Returns a setting's value as the branch shows it, without a line end, empty if it is unset. [`Error::Gone`] as
+    /// in [`Catalog::shared_settings`].
     pub fn setting(&self, branch: &Branch, setting: Setting) -> Result<Arc<str>, Error> {
         let settings = if setting.is_shared() { self.shared_settings(branch)? } else { &branch.settings };
         let value = settings.get(setting);
@@ -173,8 +173,8 @@ impl Catalog {
         self.users.get(&uid).cloned().unwrap_or_else(|| format!("uid-{uid}").into())
     }
 
-    /// Returns the branch at a name path. Names are joined by `/`, the root branch first. [`Error::NoBranch`] where one
-    /// of them is not there.
+    /// Returns the branch at a name path. Names are joined by `/`, the root branch first. [`Error::NoBranch`] if one of
+    /// them is not there.
     pub fn resolve(&self, path: &str) -> Result<BranchId, Error> {
         let mut names = path.split('/');
         let root = names.next().and_then(|name| self.roots.get(name));

@@ -13,11 +13,11 @@ use crate::workspace::Tree;
 /// A state of a branch that is proposed for merging into its parent; later edits are not in it.
 #[derive(Clone)]
 pub struct Proposal {
-    /// What is proposed, as it was then; its text is what was said about it.
+    /// The frozen state, with the text of the proposal.
     pub frozen: Checkpoint,
-    /// What was said of it, by uid: of each the last word.
+    /// The last review of each user, by uid.
     pub reviews: OrdMap<u32, Review>,
-    /// Its files as they are shown, with the owner of the branch for whom that was worked out; empty until somebody looks.
+    /// Cache of its files as reviewers see them, with the owner they were computed for; empty until somebody looks.
     shown: OnceLock<(u32, Tree)>,
 }
 
@@ -70,7 +70,7 @@ impl Review {
         out.byte(u8::from(self.approves)).hash(&self.plan).hash(child).hash(parent).signed(self.time.0).text(&self.text)
     }
 
-    /// Reads the stored form. [`CodecError::Code`] where it neither approves nor refuses.
+    /// Reads the stored form. [`CodecError::Code`] if it neither approves nor refuses.
     pub fn read(input: &mut Reader<'_>) -> Result<Review, CodecError> {
         let approves = match input.byte()? {
             0 => false,
@@ -83,7 +83,7 @@ impl Review {
 }
 
 impl Settings {
-    /// Returns the uids that may approve of merges into the branch; empty where none are set.
+    /// Returns the uids of the approvers of merges into the branch; empty if none are set.
     pub fn approvers(&self) -> Vec<u32> {
         parse_approvers(self.get(Setting::Approvers)).unwrap_or_default()
     }
@@ -96,17 +96,17 @@ pub(super) fn parse_approvers(text: &str) -> Option<Vec<u32>> {
 }
 
 impl Branch {
-    /// Returns what it proposes to its parent; [`ProposalError::Missing`] where that is nothing.
+    /// Returns its proposal to the parent. [`ProposalError::Missing`] if it has none.
     pub fn current_proposal(&self) -> Result<&Proposal, Error> {
         self.proposal.as_deref().ok_or_else(|| ProposalError::Missing(self.path.to_string()).into())
     }
 
-    /// Returns the proposal that the entry of that number made, if no later one replaced it.
+    /// Returns the proposal made by the entry with that number, unless a later one replaced it.
     pub fn proposal_at(&self, entry: u64) -> Option<&Proposal> {
         self.proposal.as_deref().filter(|proposal| proposal.frozen.seq == entry)
     }
 
-    /// Returns the states that stay as they are beside its present one: its checkpoints, and what it proposes.
+    /// Returns the frozen states beside its present one: checkpoints and proposal.
     pub fn frozen_states(&self) -> impl Iterator<Item = &Checkpoint> {
         self.checkpoints.values().chain(self.proposal.iter().map(|proposal| &proposal.frozen))
     }
@@ -136,7 +136,7 @@ impl BranchRef {
 
 impl Catalog {
     /// Returns a catalog in which a branch is as it proposes to be merged. Everything else is as in this one.
-    /// [`ProposalError::Missing`] where it proposes nothing.
+    /// [`ProposalError::Missing`] if it proposes nothing.
     pub fn with_proposed_state(&self, branch: BranchId) -> Result<Catalog, Error> {
         let frozen = self.branch(branch)?.current_proposal()?.frozen.clone();
         let mut catalog = self.clone();

@@ -2,19 +2,19 @@
 
 use super::settings::parse_size;
 
-/// What `config/quota` allows; nothing where it does not speak of it.
+/// What `config/quota` allows; nothing if it does not speak of it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Quota {
     /// Logical bytes of records and files that differ from the base, and of earlier states that are kept.
     pub bytes: Option<u64>,
     /// Records that differ from the base, deleted ones among them.
     pub records: Option<u64>,
-    /// Branches below it, at any depth, without itself.
+    /// How many branches there are below it, at any depth.
     pub branches: Option<u64>,
 }
 
 impl Quota {
-    /// Parses `bytes=1G records=100000 branches=100`, each at most once and in any order; none for anything else.
+    /// Parses `bytes=1G records=100000 branches=100`, each at most once and in any order; `None` for anything else.
     pub fn parse(text: &str) -> Option<Quota> {
         let mut quota = Quota::default();
         for word in text.split_ascii_whitespace() {

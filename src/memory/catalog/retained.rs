@@ -49,9 +49,10 @@ pub struct RetainedStates {
     pub excess: Arc<HashSet<StateKey>>,
     /// Branches that were discarded or merged, by the entry that did so.
     pub ended: OrdMap<u64, Arc<EndedBranch>>,
-    /// Whether no state is removed, as while the journal is replayed. Where a process dropped states depends on when its
-    /// seals began, which no log says, so a replay that dropped some could miss a state that a later log record names. The
-    /// first commit behind it drops them. Nor is one removed while a purge makes its entry, which names what is in them.
+    /// Whether no state is removed, as while the journal is replayed. If a process dropped states depends on when its
+    /// seals began, which no log says, so a replay that dropped some could miss a state that a later log record names.
+    /// The first commit behind it drops them. Nor is one removed while a purge makes its entry, which names what is in
+    /// them.
     pub keeps_all: bool,
     /// Branches whose newest entries delete and do nothing else; not stored.
     deletes: OrdMap<BranchId, DeleteRun>,
@@ -65,7 +66,7 @@ struct DeleteRun {
     count: u32,
 }
 
-/// A state that is in no file yet: the next seal writes it to one if it is to stay.
+/// A state that is in no file yet. The next seal writes it to one, if it is kept.
 #[derive(Clone)]
 pub struct RecentState {
     /// The state with its base, its owner then, and when the branch got it.
@@ -75,18 +76,18 @@ pub struct RecentState {
     position: u32,
 }
 
-/// What is remembered of a branch that was discarded or merged. What it held is the state behind its last entry.
+/// What is remembered of a branch that was discarded or merged. What it held is the state after its last entry.
 #[derive(Clone)]
 pub struct EndedBranch {
     /// Its id, under which its states are kept.
     pub id: BranchId,
-    /// Its name at its end, by which it is looked for.
+    /// Its name at its end.
     pub name: Arc<str>,
     /// Its name path at its end, which begins with the name of its root branch.
     pub path: Arc<str>,
-    /// The branch above it, below which it is looked for; none for a root branch.
+    /// The branch above it, below which it is looked for; `None` for a root branch.
     pub parent: Option<BranchId>,
-    /// Who owned it, and may bring it back.
+    /// Uid of its owner, who may bring it back.
     pub uid: u32,
     /// Mode bits of its directory, which it gets back.
     pub mode: u32,
@@ -96,7 +97,7 @@ pub struct EndedBranch {
     pub ended: Time,
     /// Whether it was merged; else it was discarded, or expired.
     pub is_merged: bool,
-    /// The entry that gave it its last state, by which that is found.
+    /// Number of the entry that gave it its last state.
     pub last_entry: u64,
     /// Its settings at its end, which it gets back.
     pub settings: Settings,
@@ -134,7 +135,7 @@ impl EndedBranch {
 /// How long states of a branch stay, by `config/keep` and `config/keep_every`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Nanoseconds that a state stays readable after it was left.
+    /// How many nanoseconds a state stays readable after it was left.
     pub keep_nanos: i64,
     /// Of states within this interval the newest stays; 0 keeps all.
     pub interval_nanos: i64,
@@ -166,7 +167,7 @@ impl Retention {
 }
 
 impl RetainedStates {
-    /// Keeps what a branch is behind an entry; nothing where its `config/keep` is 0.
+    /// Keeps what a branch is behind an entry; nothing if its `config/keep` is 0.
     pub(super) fn push(&mut self, branch: &Branch, entry: u64, time: Time, is_pinned: bool) {
         let retention = branch.settings.retention();
         if retention.keep_nanos <= 0 {
@@ -182,7 +183,7 @@ impl RetainedStates {
         }
     }
 
-    /// Keeps the state that a branch has as long as any other: what comes next may be taken back.
+    /// Pins the present state of a branch, as the next step may be taken back as a whole.
     pub(super) fn pin(&mut self, branch: &Branch) {
         let key = (branch.id, branch.state_entry);
         match self.recent.get_mut(&key) {
@@ -225,8 +226,8 @@ impl RetainedStates {
         }
     }
 
-    /// Pins the state before each run of deletes that goes on: a seal is about to move it to a file, where nothing can be pinned
-    /// once the run is long enough.
+    /// Pins the state before each unfinished run of deletes. A seal is about to move it to a file, where it can't be
+    /// pinned later.
     pub fn pin_states_before_deletes(&mut self) {
         for (branch, run) in &self.deletes {
             if let Some(before) = self.recent.get_mut(&(*branch, run.after)) {
@@ -261,9 +262,9 @@ impl RetainedStates {
         self.recent.iter().map(|(key, recent)| recent.info(*key)).collect()
     }
 
-    /// Returns what a branch was behind an entry; none where that is not kept. One that is outdated counts as not kept,
-    /// though files may still hold it. Fails where the file of states that has it, or a segment that its state names,
-    /// can't be read or is damaged.
+    /// Returns the state of a branch after an entry; `None` if it is not kept. An outdated state counts as not kept,
+    /// even if a file still holds it. Fails if the file of states that has it, or a segment that its state names, can't
+    /// be read or is damaged.
     pub fn find(&self, branch: BranchId, entry: u64) -> Result<Option<RetainedState>, Error> {
         if self.outdated.contains(&(branch.0, entry)) {
             return Ok(None);
@@ -280,7 +281,7 @@ impl RetainedStates {
     }
 
     /// Returns the newest state of a branch at or before an entry, if one is kept. It costs a binary search in each
-    /// file of states. Fails where a file of states can't be read or is damaged.
+    /// file of states. Fails if a file of states can't be read or is damaged.
     pub fn newest_at_or_before(&self, branch: BranchId, entry: u64) -> Result<Option<StateInfo>, Error> {
         let recent = self.recent.range((branch, 0)..=(branch, entry)).rev().map(|(key, recent)| recent.info(*key));
         let mut newest = recent.into_iter().find(|info| self.is_retained(info));
@@ -298,7 +299,7 @@ impl RetainedStates {
     }
 
     /// Returns the newest state of a branch at or before a time, if one is kept. It costs a binary search in each file
-    /// of states. Fails where a file of states can't be read or is damaged.
+    /// of states. Fails if a file of states can't be read or is damaged.
     pub fn newest_at(&self, branch: BranchId, time: Time) -> Result<Option<StateInfo>, Error> {
         let recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).rev();
         let recent =
@@ -316,7 +317,7 @@ impl RetainedStates {
         Ok(newest)
     }
 
-    /// Returns the oldest state of a branch, if one is kept. Fails where a file of states can't be read or is damaged.
+    /// Returns the oldest state of a branch, if one is kept. Fails if a file of states can't be read or is damaged.
     pub fn oldest(&self, branch: BranchId) -> Result<Option<StateInfo>, Error> {
         let mut recent = self.recent.range((branch, 0)..=(branch, u64::MAX)).map(|(key, recent)| recent.info(*key));
         let mut oldest = recent.find(|info| self.is_retained(info));
@@ -448,7 +449,7 @@ impl RecentState {
 }
 
 impl Catalog {
-    /// Returns the name of the root branch above a branch, whether it lives or has ended; nothing where neither is known.
+    /// Returns the name of the root branch above a branch, whether it lives or has ended; `None` if neither is known.
     pub fn root_name(&self, branch: BranchId) -> Option<&str> {
         let live = self.branches.get(&branch).map(|branch| &*branch.path);
         let path = live.or_else(|| self.retained.ended.values().find(|it| it.id == branch).map(|it| &*it.path))?;

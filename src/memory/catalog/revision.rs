@@ -6,19 +6,19 @@ use std::sync::Arc;
 use crate::branch::{NameError, check_name};
 use crate::object::{Hash, Time};
 
-/// Names a state of a branch. A checkpoint of that label comes first; `@` in front forces the other reading.
+/// Names a state of a branch. A checkpoint with that label comes first; `@` in front forces the other reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {
     text: Arc<str>,
     point: Option<RevisionPoint>,
 }
 
-/// What a revision names that is not a label alone; `17` may still be a label of an earlier version.
+/// The entry or time that a revision names. A label of an earlier version may look the same, such as `17`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevisionPoint {
-    /// The state after the entry of that number, which has to be one of the branch's lineage.
+    /// The state after the entry with that number, which has to be one of the branch's lineage.
     Number(u64),
-    /// The state after the entry of that hash.
+    /// The state after the entry with that hash.
     Entry(Hash),
     /// The newest state at or before that moment.
     At(Time),
@@ -29,7 +29,7 @@ pub enum RevisionPoint {
 impl Revision {
     /// Parses a label, a number, 64 hex digits, a time in RFC 3339 with `Z`, or `-30s`, `-10m`, `-2h`, `-3d`.
     ///
-    /// Fails where it is none of these and no name that a label may have. Whether there is such a state
+    /// Fails if it is none of these and no name that a label may have. Whether there is such a state
     /// [`Memory::find_state`](crate::memory::Memory::find_state) tells.
     ///
     /// ```
@@ -48,12 +48,12 @@ impl Revision {
         Ok(Revision { text: text.into(), point })
     }
 
-    /// Returns its text, which counts as a label where there is such a checkpoint, whatever else it reads as.
+    /// Returns the text. If a checkpoint has it as its label, that is what it means.
     pub fn label(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// Returns the time that it names; none for a label, and for an entry's number or hash.
+    /// Returns the time that it names; `None` for a label, and for an entry's number or hash.
     pub fn time(&self, now: Time) -> Option<Time> {
         match self.point? {
             RevisionPoint::At(time) => Some(time),
@@ -62,7 +62,7 @@ impl Revision {
         }
     }
 
-    /// Returns what it names; none where it can only be a label.
+    /// Returns the entry or time; `None` if it can only be a label.
     pub fn point(&self) -> Option<RevisionPoint> {
         self.point
     }

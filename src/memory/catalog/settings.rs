@@ -54,7 +54,7 @@ impl Settings {
         self.0.rules.get_or_init(|| Arc::new(Rules::parse(self.get(Setting::Rules)).unwrap_or_default()))
     }
 
-    /// Returns what merges into the branch have to pass; by default nothing (`open`).
+    /// Returns the gate for merges into the branch, by default `open`.
     pub fn gate(&self) -> &Gate {
         // `check` refuses values that do not parse, so a stored one always does.
         self.0.gate.get_or_init(|| Arc::new(Gate::parse(self.get(Setting::Gate)).unwrap_or_default()))
@@ -68,26 +68,26 @@ impl Settings {
         })
     }
 
-    /// Returns the rules if they say who may write where and that in this branch, too: inherited ones do not, so that
-    /// anybody may prepare in a fork what they keep out of the branch above.
+    /// Returns the rules if they restrict writers in this branch itself. Inherited rules do not: in a fork anybody may
+    /// prepare changes.
     pub fn binding_rules(&self) -> Option<&Rules> {
         (!self.0.rules_inherited).then(|| self.rules()).filter(|rules| rules.restrict_writes())
     }
 
-    /// Returns whether files are written by the same rules, so that what one has let pass the other would.
+    /// Returns whether both have the same rules for writes to files.
     pub fn has_same_rules(&self, other: &Settings) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             || (self.0.rules_inherited == other.0.rules_inherited
                 && self.get(Setting::Rules) == other.get(Setting::Rules))
     }
 
-    /// Returns whether merges go by the same strategy, rules and gate.
+    /// Returns whether both have the same strategy, rules and gate.
     pub fn merges_like(&self, other: &Settings) -> bool {
         let same = |setting| self.get(setting) == other.get(setting);
         self.has_same_rules(other) && same(Setting::Strategy) && same(Setting::Gate)
     }
 
-    /// Returns a value without its line end, empty where it is unset.
+    /// Returns a value without its line end, empty if it is unset.
     pub fn get(&self, setting: Setting) -> &Arc<str> {
         &self.0.texts[setting.index()]
     }
@@ -155,17 +155,17 @@ impl Settings {
         self.get(Setting::Metric).parse().unwrap_or_default()
     }
 
-    /// Returns a duration setting in nanoseconds; none where it is unset or no duration.
+    /// Returns a duration setting in nanoseconds; `None` if it is unset or no duration.
     pub fn duration_nanos(&self, setting: Setting) -> Option<i64> {
         parse_duration_nanos(self.get(setting)).ok()
     }
 
-    /// Returns whose stop words and stems queries use; none for words as they are.
+    /// Returns whose stop words and stems queries use; `None` for words as they are.
     pub fn language(&self) -> Option<&'static Language> {
         Language::from_code(self.get(Setting::Language))
     }
 
-    /// Returns how many bytes `scratch/` may hold; 0 where the text does not parse.
+    /// Returns how many bytes `scratch/` may hold; 0 if the text does not parse.
     pub fn scratch_bytes_max(&self) -> u64 {
         parse_size(self.get(Setting::ScratchSize)).unwrap_or_default()
     }
@@ -226,8 +226,8 @@ pub fn parse_duration_nanos(text: &str) -> Result<i64, jiff::Error> {
     Ok(nanos as i64)
 }
 
-/// Parses a number of bytes with an optional K, M or G of 1024, its square and its cube; none for anything else and for
-/// 2⁶⁴ or more.
+/// Parses a number of bytes with an optional K, M or G of 1024, its square and its cube; `None` for anything else and
+/// for 2⁶⁴ or more.
 pub fn parse_size(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'K' | b'k' => (&text[..text.len() - 1], 1u64 << 10),

@@ -36,19 +36,19 @@ impl SharedLogTotals {
         out.number(self.entries).number(self.bytes).number(self.archived).number(self.archived_bytes)
     }
 
-    /// Reads the stored form. [`CodecError::Short`] where the bytes end before its four numbers do.
+    /// Reads the stored form. [`CodecError::Short`] if the bytes end before its four numbers do.
     pub fn read(input: &mut Reader<'_>) -> Result<SharedLogTotals, CodecError> {
         let (entries, bytes) = (input.number()?, input.number()?);
         Ok(SharedLogTotals { entries, bytes, archived: input.number()?, archived_bytes: input.number()? })
     }
 }
 
-/// How far a branch has read a log; with another log it begins at 0.
+/// How far a branch has read a log. It starts at 0 when the branch gets another log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedLogCursor {
-    /// Id of the branch whose log it is, 0 for none.
+    /// Id of the branch that owns the log, 0 for none.
     pub owner: u64,
-    /// The last entry that was read; 0 for none.
+    /// Number of the last entry that was read; 0 for none.
     pub entry: u64,
 }
 
@@ -63,7 +63,7 @@ impl SharedLogCursor {
         out.number(self.owner).number(self.entry)
     }
 
-    /// Reads the stored form. [`CodecError::Short`] where the bytes end before its two numbers do.
+    /// Reads the stored form. [`CodecError::Short`] if the bytes end before its two numbers do.
     pub fn read(input: &mut Reader<'_>) -> Result<SharedLogCursor, CodecError> {
         Ok(SharedLogCursor { owner: input.number()?, entry: input.number()? })
     }
@@ -75,7 +75,7 @@ pub fn log_entry_id(entry: u64) -> Arc<str> {
     format!("{entry:020}").into()
 }
 
-/// Returns the number of the entry that a record of a log is; none for one that remembers an `event_id`.
+/// Returns the number of the entry that a record of a log is; `None` for one that remembers an `event_id`.
 pub fn log_entry_number(id: &str) -> Option<u64> {
     id.parse().ok().filter(|_| id.len() == 20)
 }
@@ -83,7 +83,7 @@ pub fn log_entry_number(id: &str) -> Option<u64> {
 /// Names an entry to a purge: by its number, in the log that a branch has or in one that was closed into that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEntryName<'a> {
-    /// The name of the closed log, `NAME@SEQ` or its first part; none for the present log.
+    /// The name of the closed log, `NAME@SEQ` or its first part; `None` for the present log.
     pub closed: Option<&'a str>,
     /// The entry's number in that log, from 1.
     pub number: u64,
@@ -93,7 +93,7 @@ impl LogEntryName<'_> {
     /// What the names of entries begin with, as the paths of their log do.
     pub const PREFIX: &'static str = "shared/log/";
 
-    /// Reads `shared/log/NUMBER` and `shared/log/closed/NAME/NUMBER`, numbers from 1; none for anything else.
+    /// Reads `shared/log/NUMBER` and `shared/log/closed/NAME/NUMBER`, numbers from 1; `None` for anything else.
     pub fn parse(name: &str) -> Option<LogEntryName<'_>> {
         let rest = name.strip_prefix(LogEntryName::PREFIX)?;
         let (closed, number) = match rest.strip_prefix("closed/") {
@@ -120,8 +120,8 @@ impl Branch {
     }
 }
 
-/// Parses the name of a log that was closed: that of the branch which had it, and the entry that ended it, as in
-/// `NAME@ENTRY`. None for anything else.
+/// Parses the name of a closed log, `NAME@ENTRY`: the branch that had it, and the entry that ended it. `None` for
+/// anything else.
 pub fn parse_closed_name(text: &str) -> Option<(&str, u64)> {
     let (name, seq) = text.rsplit_once('@')?;
     Some((name, seq.parse().ok()?))
@@ -142,8 +142,8 @@ impl Branch {
 }
 
 impl Catalog {
-    /// Returns the branch whose log a branch has: the nearest one from itself up with a log of its own. [`Error::Gone`]
-    /// where a branch on the way up is not in this version of the catalog.
+    /// Returns the owner of the log that a branch uses: itself or the nearest branch above with a log of its own.
+    /// [`Error::Gone`] if a branch on the way up is not in this version of the catalog.
     pub fn log_owner<'a>(&'a self, branch: &'a Branch) -> Result<&'a Branch, Error> {
         let mut at = branch;
         while let Some(parent) = at.parent {
@@ -155,15 +155,14 @@ impl Catalog {
         Ok(at)
     }
 
-    /// Returns the branch that holds the entries of a branch's log, once there are some. Fails with `Error::Gone` where
-    /// a branch on the way up, or the log's, is not in this version of the catalog.
+    /// Returns the branch that holds the entries of a branch's log, once there are some. Fails with `Error::Gone` if a
+    /// branch on the way up, or the log's, is not in this version of the catalog.
     pub fn shared_log(&self, branch: &Branch) -> Result<Option<&Branch>, Error> {
         self.log_owner(branch)?.log.map(|log| self.branch(log)).transpose()
     }
 
-    /// Returns the log of a branch that has ended below the one whose log a branch has: by its name, the latest of
-    /// several, or by `NAME@SEQ`. None where no log has that name. Fails with `Error::Gone` as [`Catalog::shared_log`]
-    /// does.
+    /// Returns a closed log in the log that a branch uses, by `NAME@SEQ`, or by `NAME` the latest one. `None` if no log
+    /// has that name. Fails with `Error::Gone` like [`Catalog::shared_log`].
     pub fn closed_log(&self, branch: &Branch, name: &str) -> Result<Option<&Branch>, Error> {
         let closed = &self.log_owner(branch)?.closed_logs;
         let is_named = |known: &str| parse_closed_name(known).is_some_and(|(known, _)| known == name);
@@ -179,13 +178,13 @@ impl Catalog {
         name.closed.map_or_else(|| self.shared_log(branch), |closed| self.closed_log(branch, closed))
     }
 
-    /// Returns the uid of a branch's owner. A log, also one that was closed, belongs to whoever owns the branch that has it now.
+    /// Returns the uid of a branch's owner. A log, open or closed, belongs to the owner of the branch that has it now.
     pub fn owner_uid(&self, branch: &Branch) -> u32 {
         let holder = branch.parent.filter(|_| branch.log_totals.is_some()).and_then(|id| self.branches.get(&id));
         holder.map_or(branch.uid, |holder| holder.uid)
     }
 
-    /// Tells whether a branch holds the entries of a log: such a one is nobody's child and has no directory.
+    /// Returns whether a branch holds the entries of a log: such a one is nobody's child and has no directory.
     pub fn is_log(&self, branch: BranchId) -> bool {
         self.branches.get(&branch).is_some_and(|branch| branch.log_totals.is_some())
     }
@@ -199,14 +198,14 @@ impl Catalog {
     }
 
     /// Returns how many entries a branch's log has, and how many of them it has read. Both are 0 before the first
-    /// entry; what was read of another log does not count. Fails with `Error::Gone` as [`Catalog::shared_log`] does.
+    /// entry; what was read of another log does not count. Fails with `Error::Gone` like [`Catalog::shared_log`].
     pub fn log_progress(&self, branch: &Branch) -> Result<(SharedLogTotals, u64), Error> {
         let owner = self.log_owner(branch)?;
         let totals = owner.log.map(|log| self.branch(log)).transpose()?.and_then(|log| log.log_totals);
         Ok((totals.unwrap_or_default(), branch.cursor.position_in(owner.id)))
     }
 
-    /// Returns how many entries a branch's log has, archived ones included; 0 where its log can't be found.
+    /// Returns how many entries a branch's log has, archived ones included; 0 if its log can't be found.
     pub(super) fn log_entry_count(&self, branch: &Branch) -> u64 {
         self.log_progress(branch).map_or(0, |(totals, _)| totals.entries)
     }

@@ -26,7 +26,7 @@ pub const SESSION_SCOPE: &str = "session";
 /// The signals of a shared log by key, those that have ended and were not removed yet among them.
 pub type Signals = OrdMap<Arc<str>, Arc<Signal>>;
 
-/// A signal by its key and by when that was claimed: one that was claimed anew has another id.
+/// Identifies a signal by its key and the time of its claim. A key that is claimed anew has another id.
 #[derive(Clone, Copy, Debug)]
 pub struct SignalId<'a> {
     /// The key, which is the name of its file.
@@ -38,17 +38,17 @@ pub struct SignalId<'a> {
 /// One signal: the value of a key, which all branches with one shared log see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signal {
-    /// What it says; empty between its claim and the first write.
+    /// The value: up to 64 KiB, empty until the first write.
     pub value: Arc<[u8]>,
-    /// Whose file it is, in whose share of memory it counts.
+    /// The uid of its owner, in whose share of memory it counts.
     pub owner: u32,
     /// Permission bits, the lower 9, as chmod(2) sets them.
     pub mode: u32,
-    /// When its key was claimed: tells it from a later one of the same key.
+    /// When its key was claimed. A later signal with the same key has another time.
     pub created: Time,
-    /// When it was written last, from where its lifetime counts.
+    /// When it was last written; its lifetime counts from here.
     pub written: Time,
-    /// Who wrote it last, with whose lease or session it may end.
+    /// Who wrote it last. It may end with their lease or session.
     pub publisher: Publisher,
     /// How long it lasts; a write through another branch sets it anew.
     pub lifetime: SignalLifetime,
@@ -59,9 +59,9 @@ pub struct Signal {
 /// Who wrote a signal last, through which branch: its end may depend on that branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publisher {
-    /// The uid of who wrote it, which need not be the owner's.
+    /// The writer's uid, which may differ from the owner's.
     pub uid: u32,
-    /// The agent of that branch then, as its entries name it.
+    /// The name of the branch's agent at that time.
     pub agent: Arc<str>,
     /// The session of that branch; empty for none.
     pub session: Arc<str>,
@@ -74,9 +74,9 @@ pub struct Publisher {
 pub enum SignalLifetime {
     /// Until somebody removes it.
     Unlimited,
-    /// So many nanoseconds from its last write on, at least 1. A write begins them again.
+    /// This many nanoseconds after its last write, at least 1.
     Nanos(i64),
-    /// As long as the lease that its publisher's branch took at that time is held; leases end when the store is closed.
+    /// While the lease is held that the publisher's branch took at that time. Leases end when the store is closed.
     Lease(Time),
 }
 
@@ -90,13 +90,12 @@ pub enum SignalChange {
 }
 
 impl Signal {
-    /// Returns whether a user may take it away: its owner, the owner of the branch whose shared log it belongs to, and root, as
-    /// rm(1) may in a directory with the sticky bit.
+    /// Returns whether a user may purge it: its owner, the owner of the branch that owns the shared log, and root.
     pub fn can_be_purged_by(&self, uid: u32, log_owner: u32) -> bool {
         [0, self.owner, log_owner].contains(&uid)
     }
 
-    /// Returns when its time is over, counted from its last write; none without a time, and for a lease's.
+    /// Returns when its lifetime in nanoseconds ends; `None` for an unlimited one, and for a lease.
     pub fn expires_at(&self) -> Option<Time> {
         match self.lifetime {
             SignalLifetime::Nanos(nanos) => Some(self.written.plus_nanos(nanos)),
@@ -104,7 +103,7 @@ impl Signal {
         }
     }
 
-    /// Returns how many bytes of its owner's share of memory it takes: its value and 512 more.
+    /// Returns how many bytes of its owner's share of memory it takes: those of the value, and 512.
     pub fn bytes(&self) -> u64 {
         self.value.len() as u64 + SIGNAL_OVERHEAD_BYTES
     }
@@ -179,8 +178,8 @@ pub fn check_signal_key(key: &str) -> Result<(), SignalError> {
     Ok(())
 }
 
-/// Returns the agent to whom alone signals of that key belong: `agent:NAME:…`; none for any other key. A name may have
-/// colons, what is behind it has none.
+/// Returns the agent to whom alone signals with that key belong: `agent:NAME:…`; `None` for any other key. A name may
+/// have colons, what is behind it has none.
 pub fn key_agent(key: &str) -> Option<&str> {
     key.strip_prefix("agent:")?.rsplit_once(':').map(|(name, _)| name).filter(|name| !name.is_empty())
 }

@@ -7,16 +7,16 @@ use crate::branch::BranchVersion;
 use crate::memory::Error;
 use crate::workspace::Tree;
 
-/// What a directory shows: a branch as it is now, one of its checkpoints, what it was behind an entry, or what it proposes.
+/// What a directory shows: a branch now, one of its checkpoints, an earlier state, or its proposal.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum View {
     /// A branch as it is at the moment of reading.
     Branch(BranchId),
-    /// The checkpoint of that label; it may be deleted and taken anew under the same view.
+    /// The checkpoint with that label; it may be deleted and taken anew under the same view.
     Checkpoint(BranchId, Arc<str>),
-    /// What the branch was behind the entry of that number, which gave it that state.
+    /// What the branch was behind the entry with that number, which gave it that state.
     At(BranchId, u64),
-    /// What the branch proposed to its parent by the entry of that number.
+    /// What the branch proposed to its parent by the entry with that number.
     Proposal(BranchId, u64),
 }
 
@@ -44,8 +44,8 @@ pub(in crate::memory) struct ResolvedView<'a> {
 }
 
 impl<'a> ResolvedView<'a> {
-    /// Looks a view up: [`Error::Gone`], [`Error::NoCheckpoint`] or [`Error::NotKept`]. An earlier state may have to be
-    /// read.
+    /// Looks a view up; an earlier state may be read from disk. Fails with [`Error::Gone`], [`Error::NoCheckpoint`] or
+    /// [`Error::NotKept`].
     pub fn new(catalog: &'a Catalog, view: &View) -> Result<ResolvedView<'a>, Error> {
         let branch = catalog.branch(view.branch())?;
         let source = match view {
@@ -65,7 +65,7 @@ impl<'a> ResolvedView<'a> {
         Ok(ResolvedView { branch, state, base, last_seq: Some(source_seq) })
     }
 
-    /// Returns the files as whoever looks at the view is shown them: of a proposal, with what it changes opened to them.
+    /// Returns the files that a viewer sees. Those changed by a proposal are readable for its reviewers.
     pub fn shown_files(&self, view: &View) -> Tree {
         match (view, &self.branch.proposal) {
             (View::Proposal(..), Some(proposal)) => proposal.shown_files(self.branch.uid),

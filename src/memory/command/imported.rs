@@ -11,7 +11,7 @@ use crate::object::{CodecError, Reader, Writer};
 pub enum ImportedState {
     /// Its settings, whoever wrote them; no session of signals ends by that.
     Settings(Settings),
-    /// The name of an agent below it, a root branch, and who may use that; nothing for a name that is free.
+    /// The name of an agent below it, a root branch, and who may use that; `None` for a name that is free.
     Agent(Arc<str>, Option<AgentHolder>),
     /// What is now the log of its own was that of a branch that has ended, of this name with its number.
     ClosedLog(Arc<str>),
@@ -20,7 +20,7 @@ pub enum ImportedState {
 }
 
 impl ImportedState {
-    /// Returns what its entry calls it, and which one it is; none where a branch has just one of it.
+    /// Returns the word for it in its entry, and its name, if a branch may have several.
     pub fn label(&self) -> (&'static str, Option<Arc<str>>) {
         match self {
             ImportedState::Settings(_) => ("settings", None),

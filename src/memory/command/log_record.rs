@@ -1,7 +1,7 @@
 //! What can happen to a store, and its stored bytes: the payload of a journal frame.
 //!
-//! A command holds its outcome as far as it can't be derived. Replaying the commands in order gives the same catalog, the same
-//! entries and so the same hashes; a signature over each entry's hash proves it.
+//! A command holds its outcome where that can't be derived. Replaying the commands in order gives the same catalog, the
+//! same entries and so the same hashes; a signature over each entry's hash proves it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub trait Command: fmt::Debug + Send + Sync + 'static {
     /// Checks it against the rules of the store and works out its entry, and what it changes in the catalog.
     ///
     /// A log record is prepared again at each opening, and has to give the same entry for ever. Fails with the error of
-    /// the rule that is broken, and with [`Error::Gone`] where a branch that it names has ended.
+    /// the rule that is broken, and with [`Error::Gone`] if a branch that it names has ended.
     fn prepare(&self, context: &PlanContext<'_>, log_record: &LogRecord) -> Result<PreparedCommand, Error>;
 
     /// Returns whether it may use the room that is kept for giving back: it makes less of something, or stands for what
@@ -76,28 +76,28 @@ pub trait Command: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// What a command is to those who share a log, from which the lines of `events` are made.
+/// What a command means to the users of a shared log. The lines of its `events` are made from this.
 #[derive(Clone, Copy, Debug)]
 pub enum SharedEvent<'a> {
-    /// Entries come through a branch: a line for each.
+    /// Entries are appended through a branch: one line for each.
     Appended(BranchId, &'a [RecordChange]),
-    /// A branch is merged into its parent: a line of that word, `merge` or `promote`, with the counts.
+    /// A branch is merged into its parent: one line `merge` or `promote`, with the counts.
     Merged(BranchId, &'static str),
-    /// Signals that depend on a branch may end: a line for each that does.
+    /// Signals that depend on a branch may end: one line for each that does.
     Changed(BranchId),
 }
 
 /// A command with its times and its user: what a frame of the journal holds behind the signature.
 #[derive(Debug)]
 pub struct LogRecord {
-    /// When it was done: later than the record before, but for one that resets the clock.
+    /// When it was done: later than the record before, except for one that resets the clock.
     pub time: Time,
     /// When its outcome was worked out: not later than `time`, so that what was planned before the clock was set back is
     /// planned again. Times in the outcome are this one, also when it is applied again.
     pub planned: Time,
-    /// The uid of who did it, stored as a varint.
+    /// The uid of the user who did it, stored as a varint.
     pub uid: u32,
-    /// What was done, with its outcome as far as it can't be derived.
+    /// What was done, with its outcome where that can't be derived.
     pub command: Box<dyn Command>,
 }
 
@@ -116,8 +116,8 @@ impl LogRecord {
         out.finish()
     }
 
-    /// Reads stored bytes of one of some commands. [`CodecError::Code`] where it is none of them, [`CodecError::Number`]
-    /// where bytes are left over.
+    /// Reads stored bytes of one of some commands. [`CodecError::Code`] if it is none of them, [`CodecError::Number`]
+    /// if bytes are left over.
     pub fn read(bytes: &[u8], commands: &[&CommandSpec]) -> Result<LogRecord, CodecError> {
         let mut input = Reader::new(bytes);
         let code = input.byte()?;
@@ -141,8 +141,8 @@ pub(in crate::memory) fn write_texts<'a>(texts: &[Arc<str>], out: &'a mut Writer
     texts.iter().fold(out.number(texts.len() as u64), |out, text| out.text(text))
 }
 
-/// Reads what [`write_texts`] wrote. [`CodecError::Short`] where the bytes end before, [`CodecError::Text`] for one
-/// that is not UTF-8.
+/// Reads what [`write_texts`] wrote. [`CodecError::Short`] if the bytes end before, [`CodecError::Text`] for one that
+/// is not UTF-8.
 pub(in crate::memory) fn read_texts(input: &mut Reader<'_>) -> Result<Vec<Arc<str>>, CodecError> {
     let count = input.length()?;
     (0..count).map(|_| input.text().map(Arc::from)).collect()

@@ -42,7 +42,7 @@ impl RecordOutcome {
         })
     }
 
-    /// Returns the side that was taken of what both changed; none of what the child alone changed.
+    /// Returns the side that was taken if both changed the record; `None` if only the child did.
     pub fn side(self) -> Option<Side> {
         match self {
             RecordOutcome::Taken => None,
@@ -62,7 +62,7 @@ pub struct RecordOutcomes {
 }
 
 impl RecordOutcomes {
-    /// Appends the outcome of the next record; the other id that the branch's version gets, where it does.
+    /// Appends the outcome of the next record, with the new id of the branch's version if it gets one.
     pub fn push(&mut self, outcome: RecordOutcome, kept_as: Option<Arc<str>>) {
         match self.runs.last_mut() {
             Some((last, count)) if *last == outcome => *count += 1,
@@ -71,7 +71,7 @@ impl RecordOutcomes {
         self.kept_as.extend(kept_as);
     }
 
-    /// Goes through the outcomes, one for each record, in order of their ids.
+    /// Iterates over the outcomes, one for each record, in order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = RecordOutcome> + '_ {
         self.runs.iter().flat_map(|(outcome, count)| (0..*count).map(move |_| *outcome))
     }
@@ -81,7 +81,7 @@ impl RecordOutcomes {
         self.runs.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Goes through the other ids, in order of the records that got them.
+    /// Iterates over the other ids, in order of the records that got them.
     pub fn kept_ids(&self) -> impl Iterator<Item = &Arc<str>> {
         self.kept_as.iter()
     }
@@ -127,7 +127,7 @@ mod version {
 }
 
 impl StoredDecision {
-    /// Makes the stored form of a decision on a file; `trees` are those of base, child and parent.
+    /// Makes the stored form of a decision on a file. `trees` are those of base, child and parent, in this order.
     pub fn new(decision: &Decision, trees: [&Tree; 3]) -> StoredDecision {
         let mut decision = decision.clone();
         let at_path = trees.map(|tree| at_path(&decision.id, tree));
@@ -140,7 +140,7 @@ impl StoredDecision {
         StoredDecision { decision, at_path: found }
     }
 
-    /// Returns the decision, with the same trees; none where a path that it refers to does not exist.
+    /// Returns the decision, with the same trees; none if a path that it refers to does not exist.
     pub fn decision(&self, trees: [&Tree; 3]) -> Option<Decision> {
         let mut decision = self.decision.clone();
         let versions = [&mut decision.base, &mut decision.child, &mut decision.parent];
@@ -186,7 +186,7 @@ impl StoredDecision {
     }
 }
 
-/// Returns the hash of the node at the path that the id of a decision names; none for a record or a missing path.
+/// Returns the hash of the node at the path that the id of a decision names; `None` for a record or a missing path.
 fn at_path(id: &str, tree: &Tree) -> Option<Hash> {
     let path = id.strip_prefix("files/")?;
     tree.node_hash(tree.resolve(path.as_bytes()).ok()?)
@@ -222,10 +222,10 @@ pub struct MergeOutcome {
 /// What a revert makes of the branch's base; a merge that is taken back gives back the base, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BaseOutcome {
-    /// It stays, as after all that is no revert.
+    /// The base stays.
     #[default]
     Stays,
-    /// It is what it was before the entries that are taken back.
+    /// The base becomes that before the reverted entries.
     AsBefore,
     /// Later entries changed it, too: its records become what they were, and this is done to its files, with nodes of the base
     /// before.

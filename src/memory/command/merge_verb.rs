@@ -6,7 +6,7 @@ use crate::object::{CodecError, Reader, Writer};
 /// How two states are merged, and which of two branches receives the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MergeVerb {
-    /// Into the parent, and the branch is gone.
+    /// Into the parent, and the branch ends.
     Merge,
     /// Into the parent, and the branch lives on.
     Promote,
@@ -17,7 +17,7 @@ pub enum MergeVerb {
 }
 
 impl MergeVerb {
-    /// Returns the step that its entry shows; a revert's is the same whatever verb asked for it.
+    /// Returns the step that its entry shows. All verbs of reverts have the same.
     pub fn op(self) -> EntryOp {
         match self {
             MergeVerb::Merge => EntryOp::Merge,
@@ -27,26 +27,26 @@ impl MergeVerb {
         }
     }
 
-    /// Returns whether it takes back what entries did, so that parent and child are states of one branch.
+    /// Returns whether it takes back entries. Parent and child are then states of one branch.
     pub fn is_revert(self) -> bool {
         matches!(self, MergeVerb::Revert(_))
     }
 }
 
-/// Entries of one branch that are taken back together: all that changed its content from the first to the last.
+/// A range of entries that are taken back together: all from the first to the last that changed the branch's content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RevertedEntries {
-    /// The entry that gave the branch the state it had before the first of them.
+    /// Number of the entry that gave the branch its state before the first of them.
     pub before: u64,
-    /// The number of the first of them.
+    /// Number of the first entry.
     pub first: u64,
-    /// The last of them, which is the first where one is taken back alone.
+    /// Number of the last entry; equal to `first` for a single one.
     pub last: u64,
-    /// What was asked for, by which `redo` finds what `undo` did.
+    /// The verb that was used: `redo` looks for `undo`.
     pub verb: RevertVerb,
 }
 
-/// What a revert was asked for as. The numbers are stored, so none may change.
+/// The verb of a revert. The numbers are stored, so none may change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RevertVerb {
     /// An entry that the caller named.
@@ -61,12 +61,12 @@ impl RevertVerb {
     const ALL: [(RevertVerb, &'static str); 3] =
         [(RevertVerb::Revert, "revert"), (RevertVerb::Undo, "undo"), (RevertVerb::Redo, "redo")];
 
-    /// Returns the word for it, as it is in the text of the entry, where `redo` looks for it.
+    /// Returns its name, which is in the text of the entry.
     pub fn name(self) -> &'static str {
         RevertVerb::ALL[self as usize].1
     }
 
-    /// Returns the verb of a name, as entries have it; none for any other text.
+    /// Returns the verb with this name; `None` for any other text.
     pub fn parse(name: &str) -> Option<RevertVerb> {
         RevertVerb::ALL.iter().find(|(_, known)| *known == name).map(|(verb, _)| *verb)
     }
@@ -91,7 +91,7 @@ impl RevertedEntries {
         if self.first == self.last { self.last.to_string() } else { format!("{}..{}", self.first, self.last) }
     }
 
-    /// Returns the first and the last entry that a label names; none where it is neither `N` nor `N..M`.
+    /// Returns the first and the last entry that a label names; `None` if it is neither `N` nor `N..M`.
     pub fn parse_label(label: &str) -> Option<(u64, u64)> {
         let (first, last) = label.split_once("..").unwrap_or((label, label));
         Some((first.parse().ok()?, last.parse().ok()?))

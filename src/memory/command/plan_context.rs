@@ -26,7 +26,7 @@ pub struct PlanContext<'a> {
 
 impl PlanContext<'_> {
     /// Checks the name of a branch or checkpoint. One that an earlier release took stays, also where it is reserved by
-    /// now. Fails as [`check_name`] does, unless the command is replayed.
+    /// now. Fails like [`check_name`], unless the command is replayed.
     pub fn check_name(&self, name: &str) -> Result<(), Error> {
         if self.is_replayed { Ok(()) } else { Ok(check_name(name)?) }
     }

@@ -10,25 +10,25 @@ use crate::memory::catalog::settings::Setting;
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
 use crate::object::Hash;
 
-/// A command that has passed every check, with all that follows from it; nothing is written yet.
+/// A command that has passed every check, with its entry and its changes of the catalog. Nothing is written yet.
 pub struct PreparedCommand {
-    /// What the entry says was done, which also says what label and text of the detail mean.
+    /// The step that the entry shows. It also says what label and text of the detail mean.
     pub op: EntryOp,
-    /// The branch it is about; the new one for a fork, 0 for what concerns no branch.
+    /// Id of its branch: the new one for a fork, 0 if it concerns no branch.
     pub branch: BranchId,
-    /// Its name path; empty for what concerns no branch.
+    /// Name path of its branch; empty if it concerns no branch.
     pub path: Arc<str>,
-    /// The branch above it and its name path; none for a root branch, and for what concerns no branch.
+    /// The branch above it and its name path; `None` for a root branch, and for what concerns no branch.
     pub parent: Option<(BranchId, Arc<str>)>,
-    /// Head of its base; zeros for what concerns no branch.
+    /// Head of the branch's base; zeros if it concerns no branch.
     pub base: Hash,
-    /// Head of the branch that results, which the entry names and a replay must lead to.
+    /// Head of the branch afterwards. The entry names it, and a replay must give the same.
     pub head: Hash,
-    /// Head that resulted when it was done, where the log holds it: at a replay it has to be [`PreparedCommand::head`].
+    /// Head stored in the log record, if any. At a replay it must equal [`PreparedCommand::head`].
     pub recorded_head: Option<Hash>,
     /// What the entry counts; 0 for what changes no content.
     pub counts: Counts,
-    /// What the entry says beside that; empty where there is no more to say.
+    /// Further details of the entry; empty if there are none.
     pub detail: Detail,
     /// Labels of who acts: agent, session, task.
     pub labels: [Arc<str>; 3],
@@ -103,14 +103,14 @@ impl PreparedCommand {
     }
 }
 
-/// Agent, session and task of who acts in a branch: session and task are empty where none is set.
+/// Agent, session and task of who acts in a branch: session and task are empty if none is set.
 pub(in crate::memory) fn labels(catalog: &Catalog, branch: &Branch, uid: u32) -> [Arc<str>; 3] {
     let agent = catalog.agent(branch, uid);
     [agent, branch.settings.get(Setting::Session).clone(), branch.settings.get(Setting::Task).clone()]
 }
 
 /// Fixes dimension and metric once there is a vector. Nothing is added where they are fixed already, or no record has a
-/// vector. Fails with `Error::Gone` where the root branch is not in the catalog.
+/// vector. Fails with `Error::Gone` if the root branch is not in the catalog.
 pub(in crate::memory) fn fix_dim_and_metric(
     catalog: &Catalog,
     branch: &Branch,

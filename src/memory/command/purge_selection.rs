@@ -41,8 +41,8 @@ impl PurgeSelection {
         self.births.iter().fold(out, |out, birth| out.signed(birth.0))
     }
 
-    /// Reads stored bytes. [`CodecError::Short`] where the bytes end before, [`CodecError::Text`] for an item that is
-    /// not UTF-8.
+    /// Reads stored bytes. [`CodecError::Short`] if the bytes end before, [`CodecError::Text`] for an item that is not
+    /// UTF-8.
     pub fn read(input: &mut Reader<'_>) -> Result<PurgeSelection, CodecError> {
         let items = (0..input.length()?).map(|_| input.text().map(Arc::from)).collect::<Result<_, _>>()?;
         let mut hashes = || (0..input.length()?).map(|_| input.hash()).collect::<Result<Vec<Hash>, _>>();

@@ -20,7 +20,7 @@ pub enum RecordChange {
         /// The record whose `created` it keeps, beside its own.
         created_from: Option<Arc<str>>,
     },
-    /// The record goes; where there is none of that id nothing changes.
+    /// The record goes; where there is none with that id nothing changes.
     Delete {
         /// The id, under which there may be nothing.
         id: Arc<str>,
@@ -39,7 +39,7 @@ pub struct SharedLogAppend {
 }
 
 impl RecordChange {
-    /// Returns the id of the record that it is about; none for a cursor.
+    /// Returns the id of the record that it is about; `None` for a cursor.
     pub fn id(&self) -> Option<&Arc<str>> {
         match self {
             RecordChange::Put { id, .. } | RecordChange::Delete { id } => Some(id),
@@ -56,8 +56,8 @@ impl SharedLogAppend {
         out
     }
 
-    /// Reads the stored form back. [`CodecError::Short`] where the bytes end before, [`CodecError::Text`] for a text
-    /// that is not UTF-8.
+    /// Reads the stored form back. [`CodecError::Short`] if the bytes end before, [`CodecError::Text`] for a text that
+    /// is not UTF-8.
     pub fn read(input: &mut Reader<'_>) -> Result<SharedLogAppend, CodecError> {
         let totals = SharedLogTotals::read(input)?;
         let changes = (0..input.length()?).map(|_| RecordChange::read(input)).collect::<Result<_, _>>()?;
@@ -109,7 +109,7 @@ impl RecordChange {
     }
 
     /// Reads the stored form back. Content and id are taken as they are: they were checked before they were written.
-    /// Fails as [`SharedLogAppend::read`] does.
+    /// Fails like [`SharedLogAppend::read`].
     pub fn read(input: &mut Reader<'_>) -> Result<RecordChange, CodecError> {
         let flags = input.byte()?;
         if flags == flag::CURSOR {

@@ -13,39 +13,39 @@ use crate::vector::{DIM_MAX, Metric};
 /// Largest document of a record, in bytes; a longer one is [`RecordError::TooLarge`].
 pub const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 
-/// The line of `ingest` by which a batch leaves records alone whose content is already so, as [`parse_skip_line`] reads it.
+/// The line of `ingest` that makes a batch skip unchanged records; see [`parse_skip_line`].
 pub const SKIP_UNCHANGED_LINE: &str = "{\"skip_unchanged\":true}\n";
 /// Bytes of the longest such line.
 const SKIP_LINE_BYTES_MAX: usize = 64;
 
-/// A record as its writer gave it; not yet checked against the memory's dimension.
+/// A record to write, not yet checked against the memory's dimension.
 #[derive(Clone, Debug)]
 pub struct RecordInput {
-    /// The vector, finite numbers; none for a record of text alone.
+    /// The vector, finite numbers; `None` for a record of text alone.
     pub vector: Option<Arc<[f32]>>,
-    /// The text; none for a record of a vector alone. Its length is bounded by that of a document.
+    /// The text; `None` for a record of a vector alone. Its length is bounded by that of a document.
     pub text: Option<Arc<str>>,
     /// The metadata object as canonical JSON: sorted keys, no blanks.
     pub metadata: Arc<str>,
 }
 
-/// One edit of records; of several edits of one id each applies to what the one before made.
+/// One edit of records. Several edits of one id apply in order.
 #[derive(Clone, Debug)]
 pub enum RecordEdit {
     /// A record is written, new or in place of an older version.
     Put {
         /// Id of the record, without `.json`.
         id: Arc<str>,
-        /// Vector, text and metadata; what is none goes.
+        /// Vector, text and metadata; a part that is `None` is removed.
         input: RecordInput,
     },
-    /// A record is corrected: the patch is applied to the version of the commit. Where there is none it is made.
+    /// A record is corrected: the patch is applied to its version at the commit. A missing record is made.
     Correct {
         /// Id of the record, without `.json`.
         id: Arc<str>,
-        /// What changes; what the patch leaves out stays.
+        /// What changes; everything else stays.
         patch: RecordPatch,
-        /// The line that says so, from 1, as errors name it; 0 where there are no lines.
+        /// The number of its line, from 1, for errors; 0 if there are no lines.
         line: usize,
     },
     /// A record is deleted; one that is not there is ignored.
@@ -53,16 +53,16 @@ pub enum RecordEdit {
         /// Id of the record, without `.json`.
         id: Arc<str>,
     },
-    /// A record gets another id and keeps `created`; a record of that id is replaced.
+    /// A record gets another id and keeps `created`.
     Rename {
         /// The id it has; a record has to be there.
         from: Arc<str>,
-        /// The id it gets, from a record that may be there.
+        /// The new id; a record that has it is replaced.
         to: Arc<str>,
     },
 }
 
-/// Returns whether records are left alone whose content is already so, from a line of `ingest` on; none where it is another line.
+/// Returns whether unchanged records are skipped from this line of `ingest` on; `None` if it is another line.
 pub fn parse_skip_line(line: &[u8]) -> Option<bool> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -92,7 +92,7 @@ pub(in crate::memory) fn check_numbers(vector: &[f32]) -> Result<(), RecordError
 }
 
 /// Checks the vector, where there is one, against what is fixed below a root branch, or against the first one.
-/// [`RecordError::Dimension`] or `ZeroVector` (where the metric needs a direction), else as [`check_numbers`].
+/// [`RecordError::Dimension`] or `ZeroVector` (where the metric needs a direction), else like [`check_numbers`].
 pub(in crate::memory) fn check_vector(
     dim: Option<usize>,
     metric: Metric,
@@ -113,13 +113,14 @@ pub(in crate::memory) fn check_vector(
 }
 
 impl RecordInput {
-    /// Makes an input out of a bare vector: 1 to 65,536 finite numbers, or an error that says what is wrong.
+    /// Makes an input out of a bare vector. [`RecordError::VectorLength`] unless it has 1 to 65,536 numbers,
+    /// [`RecordError::NotFinite`] for NaN and infinity.
     pub fn from_vector(vector: Vec<f32>) -> Result<RecordInput, RecordError> {
         check_numbers(&vector)?;
         Ok(RecordInput { vector: Some(vector.into()), text: None, metadata: canonical_metadata(Map::new()) })
     }
 
-    /// Returns the input with that metadata, in canonical form, in place of any other.
+    /// Returns the input with its metadata replaced, in canonical form.
     pub fn with_metadata(self, metadata: Map<String, Value>) -> RecordInput {
         RecordInput { metadata: canonical_metadata(metadata), ..self }
     }

@@ -14,18 +14,18 @@ use crate::record::RecordContent;
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// A correction of a record: what is left out keeps the value that it has at the commit, and what is there as nothing goes.
+/// A correction of a record. A part that is left out keeps its value at the commit.
 #[derive(Clone, Debug, Default)]
 pub struct RecordPatch {
-    /// The vector: left out (outer none), removed (inner none), or finite numbers.
+    /// The vector: left out (outer `None`), removed (inner `None`), or finite numbers.
     pub vector: Option<Option<Arc<[f32]>>>,
-    /// The text: left out (outer none), removed (inner none), or a new one.
+    /// The text: left out (outer `None`), removed (inner `None`), or a new one.
     pub text: Option<Option<Arc<str>>>,
-    /// The metadata: left out (none), or the whole as canonical JSON, `{}` where it is removed.
+    /// The metadata: left out (`None`), or the whole object as canonical JSON, `{}` to remove it.
     pub metadata: Option<Arc<str>>,
-    /// Whether the text is newer than the vector, where the writer says so; else it follows from what changes.
+    /// Whether the text is newer than the vector; `None` derives it from the change.
     pub vector_stale: Option<bool>,
-    /// Whether it is the whole record, so that what is left out goes.
+    /// Whether it replaces the whole record: fields that are left out are removed.
     pub replaces: bool,
 }
 
@@ -130,15 +130,15 @@ impl<'a> DocumentKeys<'a> {
     }
 }
 
-/// Tells whether the document just ends within a number, which the reader of raw values calls a
-/// wrong number instead of an end.
+/// Returns whether the document just ends within a number, which the reader of raw values calls a wrong number instead
+/// of an end.
 fn ends_in_a_number(bytes: &[u8], error: &serde_json::Error) -> bool {
     let last_line = bytes.split(|byte| *byte == b'\n').next_back().unwrap_or_default();
     let at_end = error.column() >= last_line.len() && bytes.split(|byte| *byte == b'\n').count() == error.line();
     at_end && bytes.last().is_some_and(|byte| b"-+.eE".contains(byte)) && error.is_syntax()
 }
 
-/// Reads an array of numbers out of JSON that is known to be well-formed; nothing for `null`.
+/// Reads an array of numbers out of JSON that is known to be well-formed; `None` for `null`.
 ///
 /// Each number is rounded to f32 once, from its decimal form: going through f64 could round twice.
 fn parse_numbers(json: &str) -> Result<Option<Vec<f32>>, RecordError> {
@@ -172,7 +172,7 @@ fn json_bytes(text: &str) -> usize {
     text.bytes().map(escaped).sum()
 }
 
-/// Tells whether a record can do with a text alone: an empty one beside a vector is kept, and says nothing without.
+/// Returns whether a record can do with a text alone: an empty one beside a vector is kept, and says nothing without.
 fn has_content(text: &Option<Arc<str>>) -> bool {
     text.as_ref().is_some_and(|text| !text.is_empty())
 }
@@ -207,8 +207,8 @@ impl RecordPatch {
         }
     }
 
-    /// Parses what was written to `vectors/<id>.json`: a document, or bare text. An `id` inside must equal `id`. Nothing
-    /// but white space is nothing. Over 16 MiB: [`RecordError::TooLarge`]. What breaks off: [`RecordError::Incomplete`].
+    /// Parses the bytes of `vectors/<id>.json`; `None` for white space alone. [`RecordError::TooLarge`] over 16 MiB,
+    /// [`RecordError::Incomplete`] if a document breaks off, other errors if it is malformed or has another `id`.
     pub fn parse(id: &str, bytes: &[u8]) -> Result<Option<RecordPatch>, RecordError> {
         if bytes.len() > DOCUMENT_BYTES_MAX {
             return Err(RecordError::TooLarge(bytes.len()));
@@ -231,13 +231,12 @@ impl RecordPatch {
         }
     }
 
-    /// Returns whether the bytes are bare text, of which any length is complete.
+    /// Returns whether the bytes are bare text. Text is complete at any length.
     pub fn is_text(bytes: &[u8]) -> bool {
         matches!(Shape::classify(bytes), Shape::Text(_))
     }
 
-    /// Parses the beginning of a document: an error if it is wrong for certain, nothing while it is incomplete,
-    /// the correction once it is complete.
+    /// Parses the beginning of a document; `None` while it is incomplete. Fails if no continuation could be valid.
     pub fn parse_beginning(id: &str, beginning: &[u8]) -> Result<Option<RecordPatch>, RecordError> {
         match RecordPatch::parse(id, beginning) {
             Err(RecordError::Incomplete) => Ok(None),
@@ -256,12 +255,12 @@ impl RecordPatch {
         !matches!(self.vector, Some(Some(_))) && !self.text.as_ref().is_some_and(has_content)
     }
 
-    /// Returns whether it says all that counts as content, so that the version before need not be read.
+    /// Returns whether it replaces the whole content, so that the earlier version need not be read.
     pub(in crate::memory) fn is_whole(&self) -> bool {
         self.replaces || (self.vector.is_some() && self.text.is_some() && self.metadata.is_some())
     }
 
-    /// Returns what a record says that said `before`. [`RecordError::Empty`] where neither vector nor text are left.
+    /// Returns the corrected content of a record. [`RecordError::Empty`] if neither vector nor text are left.
     pub(in crate::memory) fn apply_to(&self, before: Option<&RecordContent>) -> Result<RecordContent, RecordError> {
         let before = before.filter(|_| !self.replaces);
         let content = RecordContent {
@@ -274,7 +273,7 @@ impl RecordPatch {
         if is_empty { Err(RecordError::Empty) } else { Ok(content) }
     }
 
-    /// Returns how many bytes it takes: 4 for each number, the text and the metadata, as far as they are there.
+    /// Returns how many bytes the patch has: 4 for each number, and those of text and metadata.
     pub fn bytes(&self) -> usize {
         let vector = self.vector.iter().flatten().map(|vector| size_of_val(&**vector));
         let text = self.text.iter().flatten().map(|text| text.len());
@@ -284,7 +283,7 @@ impl RecordPatch {
 
 impl RecordEdit {
     /// Parses one line of `ingest`; errors name the line by `number`, counted from 1. A line that does not begin with
-    /// `{` is a text. One without an id gets the one that `fresh_id` gives. Nothing for white space.
+    /// `{` is a text. One without an id gets the one that `fresh_id` gives. `None` for white space.
     pub fn parse_line(
         line: &[u8],
         number: usize,

@@ -10,7 +10,7 @@ use super::record_input::{canonical_metadata, check_numbers};
 use crate::memory::{Error, SharedLogError};
 use crate::record::{Provenance, RecordContent, Version};
 
-/// Bytes of the longest line, and of the longest text.
+/// The most bytes of a line, and of a text.
 pub const ENTRY_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the longest `kind` or `event_id`.
 const LABEL_BYTES_MAX: usize = 200;
@@ -24,17 +24,17 @@ pub const OFFSET_KEY: &str = "@offset";
 /// The text of an entry that was purged, as far as it fits.
 const PURGED: &str = "purged";
 
-/// An entry as its writer gave it; not yet checked against the memory's dimension.
+/// An entry to append, not yet checked against the memory's dimension.
 #[derive(Clone, Debug)]
 pub struct SharedLogEntryInput {
-    /// The text, which no entry lacks: up to 64 KiB, not blank.
+    /// The text: up to 64 KiB, not blank.
     pub text: Arc<str>,
-    /// The vector, finite numbers; none where the entry has none of its own.
+    /// The vector, finite numbers; `None` if the entry has none of its own.
     pub vector: Option<Arc<[f32]>>,
     /// The metadata, with kind and `event_id` under keys that begin with `@`, which no writer's key may.
     metadata: Map<String, Value>,
-    /// What tells it from other entries of its writer: 1 to 200 bytes without control characters; none for an entry that may
-    /// be appended again.
+    /// Identifies the entry among those of its writer: 1 to 200 bytes without control characters. `None` if the entry
+    /// may be appended again.
     pub event_id: Option<Arc<str>>,
 }
 
@@ -94,8 +94,8 @@ enum EventId {
 impl SharedLogEntryInput {
     /// Understands a line without its end: a JSON object where it begins with `{`, otherwise bare text.
     ///
-    /// Kind `TooLarge` beyond 64 KiB, else `Invalid`, for a key that begins with `@`, a kind or an event id of more than
-    /// 200 bytes, a vector that can't be one, and where there is no text.
+    /// Kind `TooLarge` beyond 64 KiB, else `Invalid`, for a key that begins with `@`, a kind or an event id of more
+    /// than 200 bytes, a vector that can't be one, or if there is no text.
     pub fn parse(line: &str) -> Result<SharedLogEntryInput, Error> {
         if line.len() > ENTRY_BYTES_MAX {
             return Err(SharedLogError::TooLong(line.len()).into());
@@ -134,7 +134,7 @@ impl SharedLogEntryInput {
         })
     }
 
-    /// Makes an entry of a text alone. Kind `Invalid` where it is blank, `TooLarge` where it is too long.
+    /// Makes an entry of a text alone. Kind `Invalid` if it is blank, `TooLarge` if it is too long.
     pub fn from_text(text: String) -> Result<SharedLogEntryInput, Error> {
         if text.trim().is_empty() {
             return Err(SharedLogError::NoText.into());
@@ -188,8 +188,8 @@ pub fn write_entry_line(entry: u64, content: &RecordContent, provenance: &Proven
     out.push(b'\n');
 }
 
-/// Returns what is left of an entry that is purged: its labels, and with its provenance who wrote it and when. Its line
-/// keeps its length, since offsets in `entries.jsonl` rest on that.
+/// Returns what stays of a purged entry: its labels and provenance. Its line keeps its length in bytes, as offsets in
+/// `entries.jsonl` depend on it.
 pub fn purged_content(entry: u64, version: &Version) -> RecordContent {
     let metadata: Map<String, Value> = serde_json::from_str(&version.content.metadata).unwrap_or_default();
     let kept = metadata.into_iter().filter(|(key, _)| [OFFSET_KEY, KIND_KEY, EVENT_KEY].contains(&&**key)).collect();
@@ -203,7 +203,7 @@ pub fn purged_content(entry: u64, version: &Version) -> RecordContent {
     RecordContent { text: Some(format!("{PURGED:width$.width$}").into()), ..left }
 }
 
-/// Returns the entry that a line of `ingest` moves the cursor to; none where it is another line.
+/// Returns the entry that a line of `ingest` moves the cursor to; `None` if it is another line.
 pub fn parse_cursor_line(line: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -18,7 +18,7 @@ pub enum AgentError {
         /// The uid that wanted it.
         uid: u32,
     },
-    /// A user has as many names as one may. Kind `Quota`.
+    /// A user has as many names as allowed. Kind `Quota`.
     #[error("uid {0} has 100 names of agents below this root branch, which is the most")]
     TooMany(u32),
     /// No user has that name, and it is not barred. Kind `NotFound`.

@@ -45,7 +45,7 @@ pub enum BranchError {
     /// A fork was to begin with two states. Kind `Invalid`.
     #[error("a fork begins with one state, not with two")]
     TwoSources,
-    /// No branch of that name was discarded or merged, as far as the caller may know. Kind `NotFound`.
+    /// No branch with that name was discarded or merged, as far as the caller may know. Kind `NotFound`.
     #[error("no branch {0} was discarded or merged here that is still kept")]
     NoEndedBranch(String),
     /// A branch that seemed expired was written to before it was discarded. Kind `Busy`.
@@ -119,7 +119,7 @@ pub enum SettingError {
         /// The parent's value, as it was written.
         most: String,
     },
-    /// The store sets it itself, as what its vectors were made by. Kind `NotPermitted`.
+    /// Only the store sets it: it names the embedder of its vectors. Kind `NotPermitted`.
     #[error("config/{0} is set by the store, and read-only")]
     SetByStore(&'static str),
 }

@@ -41,12 +41,12 @@ pub enum SharedLogError {
     /// There is no such entry yet. Kind `Invalid`.
     #[error("the log ends with entry {entries}, and {asked} lies behind it")]
     NoEntry {
-        /// The number of the last entry; 0 where there is none.
+        /// The number of the last entry; 0 if there is none.
         entries: u64,
         /// What was asked for, as it was written.
         asked: String,
     },
-    /// The log of a branch is that of one above it. Kind `Invalid`.
+    /// The branch uses the log of a branch above it. Kind `Invalid`.
     #[error("{path} has no log of its own: it has that of {owner}")]
     NotOwn {
         /// The branch's name path.
@@ -71,7 +71,7 @@ pub enum SharedLogError {
     /// No closed log can have that name: it is not `NAME@SEQ` in its one form. Kind `Invalid`.
     #[error("'{0}' can't be the name of a closed log")]
     ClosedName(String),
-    /// There is no closed log of that name. Kind `NotFound`.
+    /// There is no closed log with that name. Kind `NotFound`.
     #[error("no log called '{0}' was closed here")]
     NoClosed(String),
 }

@@ -42,7 +42,7 @@ pub enum MergeError {
     /// The parent was changed whenever the merge had been worked out. Kind `Busy`.
     #[error("the parent changes faster than the merge can be worked out")]
     ParentMoves,
-    /// It would do something else than what was agreed to. Kind `Busy`.
+    /// The plan is not the one that was agreed to. Kind `Busy`.
     #[error("the plan is no longer {wanted}: it is {found}")]
     PlanChanged {
         /// The hash of the plan that was asked for.

@@ -105,19 +105,19 @@ impl Advice {
 
 /// What went wrong. The text says what happened, to what; [`Error::hint`] says what to do next.
 ///
-/// Those who wait for one plan of a merge all get its error, so errors can be cloned.
+/// All callers who wait for one plan of a merge get its error, so errors can be cloned.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// No branch is at that name path. Kind `NotFound`.
     #[error("there is no branch {0}")]
     NoBranch(String),
-    /// The branch has no checkpoint of that label. Kind `NotFound`.
+    /// The branch has no checkpoint with that label. Kind `NotFound`.
     #[error("the branch has no checkpoint {0}")]
     NoCheckpoint(String),
     /// The branch never had the state that this revision names. Kind `NotFound`.
     #[error("the branch has no state {0}")]
     NoState(String),
-    /// The branch had that state, and `config/keep` or a full disk has let go of it. Kind `NotFound`.
+    /// The branch had that state, but it was dropped by `config/keep` or for want of room. Kind `NotFound`.
     #[error("the state {0} is not kept any longer")]
     NotKept(String),
     /// Nothing that the viewer may see has this hash. Kind `NotFound`.
@@ -129,13 +129,13 @@ pub enum Error {
     /// The entry was moved out of the store. Kind `NotFound`.
     #[error("entry {0} was moved out by `engramfs archive`")]
     EntryArchived(u64),
-    /// There is nothing of that name to search. Kind `Invalid`.
+    /// There is nothing with that name to search. Kind `Invalid`.
     #[error("there is nothing called '{0}' to search")]
     NoScope(String),
     /// The branch was merged or discarded. Kind `Gone`.
     #[error("the branch was merged or discarded")]
     Gone,
-    /// This thread must not wait for another one; the request is repeated on one that may. Kind `WouldWait`.
+    /// This thread must not wait for another one; repeat the request on one that may. Kind `WouldWait`.
     #[error("somebody else is writing")]
     WouldWait,
     /// Nothing can be written, for this reason. Kind `ReadOnly`.
@@ -147,7 +147,7 @@ pub enum Error {
     /// The file, of this many bytes, is too large to be shown through a mount. Kind `TooLarge`.
     #[error("the file has {0} bytes, more than can be shown through a mount")]
     TooLargeToShow(u64),
-    /// More differs than one answer may hold, which is this many. Kind `Invalid`.
+    /// More differs than one answer may hold: this many changes. Kind `Invalid`.
     #[error("more than {0} records or files differ")]
     TooManyChanges(usize),
     /// A thread of the server panicked while it did this. Kind `Io`.
@@ -156,7 +156,7 @@ pub enum Error {
     /// The disk refused; `ENOSPC`, `EDQUOT` and too many open files have kinds of their own.
     #[error("{what}: {source}")]
     Disk {
-        /// What could not be done, with which the message begins.
+        /// What could not be done; the message begins with it.
         what: String,
         /// The disk's own error.
         source: Arc<io::Error>,
@@ -199,40 +199,40 @@ pub enum Error {
     /// A query is understood and has no answer, such as beyond its time limit.
     #[error(transparent)]
     Search(Arc<SearchError>),
-    /// A record is not taken, nor any other of its batch. Kinds as of [`RecordError::advice`].
+    /// A record is not taken, nor any other of its batch. Kind: see [`RecordError::advice`].
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A branch or checkpoint is not made, renamed or discarded. Kinds as of [`BranchError::advice`].
+    /// A branch or checkpoint is not made, renamed or discarded. Kind: see [`BranchError::advice`].
     #[error(transparent)]
     Branch(#[from] BranchError),
-    /// A setting keeps its value. Kinds as of [`SettingError::advice`].
+    /// A setting keeps its value. Kind: see [`SettingError::advice`].
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// A merge, a revert or a resolution is not done. Kinds as of [`MergeError::advice`].
+    /// A merge, a revert or a resolution is not done. Kind: see [`MergeError::advice`].
     #[error(transparent)]
     Merge(#[from] MergeError),
-    /// Something is not done to a shared log. Kinds as of [`SharedLogError::advice`].
+    /// Something is not done to a shared log. Kind: see [`SharedLogError::advice`].
     #[error(transparent)]
     Log(#[from] SharedLogError),
-    /// Something is not done to a signal. Kinds as of [`SignalError::advice`].
+    /// Something is not done to a signal. Kind: see [`SignalError::advice`].
     #[error(transparent)]
     Signal(#[from] SignalError),
     /// A state is not proposed, nothing is said of it, or a gate does not let it pass.
     #[error(transparent)]
     Proposal(#[from] ProposalError),
-    /// An agent can't have a name. Kinds as of [`AgentError::advice`].
+    /// An agent can't have a name. Kind: see [`AgentError::advice`].
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// A purge is not done: nothing of what was named has gone. Kinds as of [`PurgeError::advice`].
+    /// A purge is not done: nothing of what was named has gone. Kind: see [`PurgeError::advice`].
     #[error(transparent)]
     Purge(#[from] PurgeError),
     /// A rule of `config/rules` forbids it. Kinds `Denied` and `NotPermitted`.
     #[error(transparent)]
     Rule(#[from] RuleRefusal),
-    /// A store is not opened or made. Kinds as of [`OpenError::advice`].
+    /// A store is not opened or made. Kind: see [`OpenError::advice`].
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A store is not copied or verified, or a place lies in one. Kinds as of [`CopyError::advice`].
+    /// A store is not copied or verified, or a place lies in one. Kind: see [`CopyError::advice`].
     #[error(transparent)]
     Copy(#[from] CopyError),
     /// Disk, memory or a quota has run out. Kinds `Full` and `Quota`.
@@ -241,7 +241,7 @@ pub enum Error {
     /// The clock can't be trusted to give entries their time. Kind `Invalid`.
     #[error(transparent)]
     Clock(#[from] ClockError),
-    /// Vectors are not made anew. Kinds as of [`EmbedderError::advice`].
+    /// Vectors are not made anew. Kind: see [`EmbedderError::advice`].
     #[error(transparent)]
     Embedder(#[from] EmbedderError),
 }

@@ -21,7 +21,7 @@ pub enum PurgeError {
     /// No state has any of it, and no entry quotes it. Kind `NotFound`.
     #[error("nothing in the store is called {0}")]
     NothingFound(String),
-    /// Branches of other owners have some of it. Kind `Denied`.
+    /// Branches of other owners have some of the items. Kind `Denied`.
     #[error("versions of it are in branches of other owners: {branches}")]
     NotOwner {
         /// Name paths of some of those that are open to everybody, or that there are none.

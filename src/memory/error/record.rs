@@ -97,7 +97,7 @@ pub enum RecordError {
     Line {
         /// The line, from 1.
         number: usize,
-        /// What is wrong, whose advice counts for this error, too, but for a hint that speaks of a record's file.
+        /// What is wrong, whose advice counts for this error, too, except for a hint that speaks of a record's file.
         source: Box<RecordError>,
     },
     /// One record of a batch is wrong, and none of it is taken.

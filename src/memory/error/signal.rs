@@ -13,10 +13,10 @@ pub enum SignalError {
     /// A value is longer than 64 KiB. Kind `TooLarge`.
     #[error("the signal has {0} bytes, and 64 KiB is the most")]
     TooLong(u64),
-    /// There is a signal of that key. Kind `Exists`.
+    /// There is a signal with that key. Kind `Exists`.
     #[error("there is a signal {0} already")]
     Exists(String),
-    /// There is no signal of that key. Kind `NotFound`.
+    /// There is no signal with that key. Kind `NotFound`.
     #[error("there is no signal {0}")]
     Missing(String),
     /// The signal that was opened has ended since. Kind `Gone`.
@@ -40,7 +40,7 @@ pub enum SignalError {
         /// The agent of the branch through which it would be written.
         other: String,
     },
-    /// A signal is to last as long as a lease that nobody holds. Kind `Invalid`.
+    /// The signal is to last as long as a lease, which nobody holds. Kind `Invalid`.
     #[error("nobody holds the lease of {0}, with which the signal would end")]
     NoLease(String),
     /// The text is no lifetime: no duration, not `lease`, and not empty. Kind `Invalid`.

@@ -36,10 +36,10 @@ pub enum OpenError {
     /// A store was to be made in a folder that is used for something else. Kind `Invalid`.
     #[error("the folder is no store and holds {0}")]
     NotAStore(String),
-    /// The store is of version 0.1.0, of which nothing is read. Kind `Unsupported`.
+    /// The store is of version 0.1.0, which this one does not read. Kind `Unsupported`.
     #[error("the store was made by engramfs 0.1.0, whose format this version does not read")]
     OldFormat,
-    /// The store is of a later version, of which this one may misread something. Kind `Unsupported`.
+    /// The store is of a later version, which this one might misread. Kind `Unsupported`.
     #[error("the store was made by a newer version of engramfs")]
     NewerFormat,
     /// An entry of the journal is genuine, and the version that wrote it applied it otherwise. Kind `Unsupported`.
@@ -134,7 +134,7 @@ impl CopyError {
 /// What has run out: a branch's quota, room or inodes on the disk, or memory.
 #[derive(Debug, Clone, Error)]
 pub enum LimitError {
-    /// A branch with a quota and all below it would hold more than that allows. Kind `Quota`.
+    /// A branch and those below it would hold more than its quota allows. Kind `Quota`.
     #[error(
         "{path} and the branches below it hold {held} {what}, and with {more} more it would be over the {limit} of its \
          config/quota"

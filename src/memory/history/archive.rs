@@ -11,8 +11,9 @@
 //! ```
 //!
 //! A branch has a row where an entry of the archive is a step of it ([`super::timeline`]). The totals count from the
-//! branch's beginning, so that archives are merged by putting their steps one behind the other. Section 5 is empty unless entries
-//! before the first were moved out: then it has what is known of the branches that lived on. Totals count from there.
+//! branch's beginning, so that archives are merged by putting their steps one after the other. Section 5 is empty
+//! unless entries before the first were moved out: then it has what is known of the branches that lived on. Totals
+//! count from there.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -23,7 +24,7 @@ use crate::memory::Error;
 use crate::object::{BlobStore, CodecError, Hash, Reader};
 use crate::segment::{Blocks, Container};
 
-/// Kind byte of the file, by which a container of another kind is refused.
+/// Kind byte of the file; a container of another kind is refused.
 pub(super) const KIND: u8 = 10;
 // Numbers of the sections, which the drawing above describes.
 pub(super) const ENTRIES: usize = 0;
@@ -78,7 +79,7 @@ pub struct BranchRow {
     pub start: u64,
     /// Behind the last of them, in steps, too.
     pub end: u64,
-    /// What was known of it behind the last entry of the archive.
+    /// What was known of it after the last entry of the archive.
     pub attrs: BranchAttrs,
 }
 
@@ -88,20 +89,20 @@ impl Archive {
         Archive { name, first, count, file: OnceLock::new() }
     }
 
-    /// Opens an archive whose entries nothing else tells. It reads the footer. Kind `Damaged` where the file is not an
+    /// Opens an archive that no manifest describes, by reading its footer. Kind `Damaged` if the file is not an
     /// archive.
     pub fn from_file(blobs: &BlobStore, name: Hash) -> Result<Archive, Error> {
         let [first, count, ..] = archive_numbers(&Archive::open_file(blobs, name)?)?;
         Ok(Archive::new(name, first, count))
     }
 
-    /// Opens the file of an archive that nothing names. Kind `Damaged` where the footer is not what was written, or the
+    /// Opens the file of an archive that nothing names. Kind `Damaged` if the footer is not what was written, or the
     /// file is of another kind.
     pub fn open_file(blobs: &BlobStore, name: Hash) -> Result<Container, Error> {
         Ok(Container::open(blobs, name, KIND)?)
     }
 
-    /// Returns the number of its last entry, computed without the file.
+    /// Returns the number of its last entry, without reading the file.
     pub fn last(&self) -> u64 {
         self.first + self.count - 1
     }
@@ -118,13 +119,13 @@ impl Archive {
         Ok(self.file.get_or_init(|| OpenArchive { file, branch_count, step_count }))
     }
 
-    /// Returns the file. It is opened at the first call and kept. Kind `Damaged` where it is not an archive, or holds
+    /// Returns the file. It is opened at the first call and kept. Kind `Damaged` if it is not an archive, or holds
     /// other entries than the manifest says.
     pub fn file(&self, blobs: &BlobStore) -> Result<&Container, Error> {
         Ok(&self.get_or_open(blobs)?.file)
     }
 
-    /// Returns how many branches and steps it holds. Fails as [`Archive::file`] does.
+    /// Returns how many branches and steps it holds. Fails like [`Archive::file`].
     pub fn counts(&self, blobs: &BlobStore) -> Result<(u64, u64), Error> {
         self.get_or_open(blobs).map(|opened| (opened.branch_count, opened.step_count))
     }
@@ -143,20 +144,20 @@ impl Archive {
         Ok(numbers)
     }
 
-    /// Returns how many chunks of entries it has. Fails as [`Archive::file`] does.
+    /// Returns how many chunks of entries it has. Fails like [`Archive::file`].
     pub fn chunk_count(&self, blobs: &BlobStore) -> Result<u64, Error> {
         Ok(self.file(blobs)?.section_length(CHUNKS)? / CHUNK_ROW_BYTES)
     }
 
     /// Returns the number of the chunk with the entry at a place. Places count from 0, the first entry of the archive;
-    /// behind the last one it is the number of chunks. Fails as [`Archive::file`] does, and where a block of the
-    /// section is damaged.
+    /// after the last one it is the number of chunks. Fails like [`Archive::file`], or if a block of the section is
+    /// damaged.
     pub fn chunk_with(&self, blobs: &BlobStore, place: u64) -> Result<u64, Error> {
         let chunks = self.chunk_count(blobs)?;
         first_where(chunks, |at| Ok(self.read_numbers::<2>(blobs, CHUNKS, at * CHUNK_ROW_BYTES)?[1] > place))
     }
 
-    /// Reads a chunk of entries, checked now. Kind `Damaged` where it does not hold the entries that the index says.
+    /// Reads a chunk of entries, checked now. Kind `Damaged` if it does not hold the entries that the index says.
     /// `blocks` are those of one reply.
     pub fn chunk(&self, blobs: &BlobStore, number: u64, blocks: &mut Blocks) -> Result<Vec<SignedEntry>, Error> {
         let [start, place] = match number {
@@ -176,8 +177,8 @@ impl Archive {
     }
 
     /// Returns the row at that place in the sorted hashes: the first 8 bytes of a hash as a number, and the place of
-    /// its entry in the archive. Fails as [`Archive::file`] does, and where the row lies behind the section's end or in
-    /// a damaged block.
+    /// its entry in the archive. Fails like [`Archive::file`], or if the row lies past the section's end or in a
+    /// damaged block.
     pub fn hash_row(&self, blobs: &BlobStore, at: u64) -> Result<(u64, u32), Error> {
         let bytes = self.file(blobs)?.slice(HASHES, at * HASH_ROW_BYTES, HASH_ROW_BYTES)?;
         let (hash, place) = bytes.split_at(8);
@@ -189,7 +190,7 @@ impl Archive {
 
     /// Returns the numbers of entries that may have a hash. Hashes are spread evenly, so it is looked for near where it
     /// should be, and few blocks of the file are touched. Few hashes begin alike, so it is nearly always one or none;
-    /// the caller compares the whole hash. Fails as [`Archive::hash_row`] does.
+    /// the caller compares the whole hash. Fails like [`Archive::hash_row`].
     pub fn candidates(&self, blobs: &BlobStore, hash: &Hash) -> Result<Vec<u64>, Error> {
         let wanted = hash_prefix(hash);
         let guess = ((u128::from(wanted) * u128::from(self.count)) >> 64) as u64;
@@ -216,8 +217,8 @@ impl Archive {
         Ok(found)
     }
 
-    /// Returns the row of the branch at that place, from 0. Fails as [`Archive::hash_row`] does, and with kind `Damaged`
-    /// where the branch's steps end before they begin, or behind the last of all.
+    /// Returns the row of the branch at that place, from 0. Fails like [`Archive::hash_row`], and with kind `Damaged`
+    /// if the branch's steps end before they begin, or after the last of all.
     pub fn branch_row(&self, blobs: &BlobStore, at: u64) -> Result<BranchRow, Error> {
         let start =
             if at == 0 { 0 } else { self.read_numbers::<1>(blobs, BRANCHES, (at - 1) * BRANCH_ROW_BYTES + 8)?[0] };
@@ -228,8 +229,8 @@ impl Archive {
         Ok(BranchRow { branch, start, end, attrs: branch_attrs(parent, rights) })
     }
 
-    /// Returns the row of a branch, if it has steps here. Fails as [`Archive::file`] does, and where a block of the
-    /// section is damaged.
+    /// Returns the row of a branch, if it has steps here. Fails like [`Archive::file`], or if a block of the section is
+    /// damaged.
     pub fn find_branch(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchRow>, Error> {
         // A branch has the number of its first entry.
         if branch > self.last() {
@@ -241,14 +242,14 @@ impl Archive {
         if at == branches || number(at)? != branch { Ok(None) } else { self.branch_row(blobs, at).map(Some) }
     }
 
-    /// Returns what was known of branches before the first entry. Empty unless entries were moved out. Fails as
-    /// [`Archive::file`] does, and where a block of the section is damaged.
+    /// Returns the facts about branches before the first entry. Empty unless entries were archived. Fails like
+    /// [`Archive::file`], or if a block of the section is damaged.
     pub fn load_attrs_before(&self, blobs: &BlobStore) -> Result<BTreeMap<u64, BranchAttrs>, Error> {
         (0..self.attrs_before_count(blobs)?).map(|at| self.attrs_before_row(blobs, at)).collect()
     }
 
-    /// Returns what was known of a branch before the first entry. None where the branch is newer, or nothing was moved
-    /// out. Fails as [`Archive::load_attrs_before`] does.
+    /// Returns what was known of a branch before the first entry. `None` if the branch is newer, or nothing was moved
+    /// out. Fails like [`Archive::load_attrs_before`].
     pub fn attrs_before(&self, blobs: &BlobStore, branch: u64) -> Result<Option<BranchAttrs>, Error> {
         let count = self.attrs_before_count(blobs)?;
         let at = first_where(count, |at| Ok(self.attrs_before_row(blobs, at)?.0 >= branch))?;
@@ -265,8 +266,8 @@ impl Archive {
         Ok((branch, branch_attrs(parent, rights)))
     }
 
-    /// Returns the step at that place in section 4. Its totals are bytes of lines. Fails as [`Archive::file`] does, and
-    /// where the place lies behind the section's end or in a damaged block.
+    /// Returns the step at that place in section 4. Its totals are bytes of lines. Fails like [`Archive::file`], or if
+    /// the place lies past the section's end or in a damaged block.
     pub fn step(&self, blobs: &BlobStore, at: u64) -> Result<TimelineStep, Error> {
         let [seq, own_bytes, merged_bytes, lineage_bytes, events_bytes] =
             self.read_numbers(blobs, STEPS, at * STEP_ROW_BYTES)?;

@@ -19,7 +19,7 @@ pub(super) struct ArchiveEntriesWriter {
 
 impl ArchiveEntriesWriter {
     /// Appends the next entry; the first section is begun. A chunk ends with its 32nd entry, or once it has 64 KiB.
-    /// Fails only where a chunk ends and can't be written.
+    /// Fails only if a chunk ends and can't be written.
     pub fn push(&mut self, out: &mut ContainerWriter<'_>, signed: &SignedEntry) -> Result<(), Error> {
         self.chunk.push(signed);
         if self.chunk.count() == ENTRIES_MAX || self.chunk.as_slice().len() >= BYTES_MAX {
@@ -28,7 +28,7 @@ impl ArchiveEntriesWriter {
         Ok(())
     }
 
-    /// Ends the first section and writes the second. Fails where the disk refuses a write.
+    /// Ends the first section and writes the second. Fails if the disk refuses a write.
     pub fn finish(mut self, out: &mut ContainerWriter<'_>) -> Result<(), Error> {
         self.end_chunk(out)?;
         out.begin()?;

@@ -58,7 +58,7 @@ impl BranchTimelines {
     }
 }
 
-/// Returns archives whose first entry has the number `first`, with the rest of what these hold. Fails where an entry of
+/// Returns archives whose first entry has the number `first`, with the rest of what these hold. Fails if an entry of
 /// the rest can't be read or a new archive can't be written; the archives that were written until then are named by
 /// nothing.
 pub(in crate::memory) fn without_entries_before(

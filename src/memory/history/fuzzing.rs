@@ -11,7 +11,8 @@ use crate::segment::Blocks;
 /// Rows of a kind that are looked at, so that a long file does not slow the fuzzer down.
 const ROWS: u64 = 20;
 
-/// Reads the archive of that name in the folder of moved entries as `verify` does, and as those do that are shown a history.
+/// Reads the archive with that name in the folder of moved entries as `verify` does, and as those do that are shown a
+/// history.
 pub fn archive(disk: Arc<dyn Disk>, name: Hash) {
     if let Ok(moved) = MovedEntries::open(&disk) {
         let _ = moved.for_each_chunk(u64::MAX, |_| Ok(()));

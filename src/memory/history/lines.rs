@@ -8,7 +8,7 @@ use crate::lineage::SignedEntry;
 use crate::memory::catalog::{BranchId, View};
 use crate::memory::{Error, Memory};
 
-/// A file of a branch that only grows, by a line for each entry that it shows.
+/// A history file of a branch. It only grows, by one line for each entry it shows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HistoryFile {
     /// `lineage`: the branch's own lines, those of branches merged into it, and those it has from its parent.
@@ -52,9 +52,11 @@ impl HistoryReader<'_> {
 }
 
 impl Memory {
-    /// Returns the number of the last entry that a view's history shows: the newest one, or that of the checkpoint. For
-    /// an earlier state and a proposal it is the entry that they are named by, whether they are there or not. Kind
-    /// `NotFound` for a checkpoint that is not there, and `Gone` where the branch of the first two has ended.
+    /// Returns the number of the last entry in a view's history: the store's newest one for a branch, that of the
+    /// checkpoint for a checkpoint, and the entry in the view itself for an earlier state or a proposal, whether or not
+    /// that is still kept.
+    ///
+    /// Kind `NotFound` if the checkpoint is not there, `Gone` if the branch of the first two has ended.
     pub fn history_last_seq(&self, view: &View) -> Result<u64, Error> {
         Ok(match view {
             View::Branch(branch) => {
@@ -66,17 +68,19 @@ impl Memory {
         })
     }
 
-    /// Returns the length of a branch's history up to an entry, in bytes; 0 for a branch without entries. Kind
-    /// `Damaged` where an archive that has steps of the branch is not what was written.
+    /// Returns the length in bytes of a branch's history, up to and with the entry `last_seq`; 0 for a branch without
+    /// entries. Kind `Damaged` if an archive with entries of the branch is not what was written.
     pub fn history_length(&self, branch: BranchId, file: HistoryFile, last_seq: u64) -> Result<u64, Error> {
         self.history_reader().length(file, branch.0, last_seq)
     }
 
-    /// Reads up to `size` bytes of a branch's history up to an entry; fewer only at the end, or above 1 MiB.
+    /// Reads up to `size` bytes of a branch's history from byte `offset` on, up to and with the entry `last_seq`. Fewer
+    /// are returned only at the end, or if `size` is above 1 MiB.
     ///
-    /// `may_enter` tells whether the reader may enter a directory of that owner and mode. Entries about branches that the
-    /// reader may not enter, or could not when they ended, show little. Kind `Damaged` where an archive is not what was
-    /// written, or its totals lead to no line.
+    /// `may_enter` gets the owner (a uid) and the mode of a branch's directory, and returns whether the reader may
+    /// enter it. Entries about other branches show little to a reader who may not enter them.
+    ///
+    /// Kind `Damaged` if an archive is not what was written.
     pub fn read_history(
         &self,
         (branch, file, last_seq): (BranchId, HistoryFile, u64),

@@ -91,8 +91,8 @@ impl History {
         archive_names(&self.snapshot().archives)
     }
 
-    /// Looks up what [`History::push`] of an entry needs to know. Only who writes calls these two. Kind `Damaged` where
-    /// an archive that has steps of its branches is not what was written.
+    /// Looks up what [`History::push`] of an entry needs to know. Only who writes calls these two. Kind `Damaged` if an
+    /// archive that has steps of its branches is not what was written.
     pub fn prepare_push(&self, blobs: &BlobStore, entry: &Entry) -> Result<(), Error> {
         let snapshot = self.snapshot();
         let parent = if needs_parent(entry) { entry.parent_id } else { 0 };
@@ -114,8 +114,8 @@ impl History {
     }
 
     /// Puts the entries up to `last_seq` into an archive, and folds small archives into it. Nothing changes yet. Fails
-    /// where an entry can't be read or the new archive can't be written. Where only folding fails the small ones stay
-    /// as they are.
+    /// if an entry can't be read or the new archive can't be written. Where only folding fails the small ones stay as
+    /// they are.
     pub fn build_archives(&self, blobs: &BlobStore, last_seq: u64) -> Result<Vec<Arc<Archive>>, Error> {
         let snapshot = self.snapshot();
         let mut archives = snapshot.archives.clone();
@@ -178,7 +178,7 @@ pub(super) struct ArchiveCheck {
 }
 
 impl ArchiveCheck {
-    /// Begins with what is known of branches before the first archive. Kind `Io` or `Damaged` where the first archive
+    /// Begins with what is known of branches before the first archive. Kind `Io` or `Damaged` if the first archive
     /// can't be opened or its rows of branches can't be read.
     pub fn new(blobs: &BlobStore, archives: &[Arc<Archive>]) -> Result<ArchiveCheck, Error> {
         let before = archives.first().map(|archive| archive.load_attrs_before(blobs)).transpose()?.unwrap_or_default();
@@ -187,8 +187,8 @@ impl ArchiveCheck {
         Ok(ArchiveCheck { points, steps_seen: HashMap::new() })
     }
 
-    /// Checks what finds the next entry, which is in `archive`. Kind `Damaged` where the archive does not find it by
-    /// its hash, or has another step than follows from the entries, or, at its last entry, steps that belong to none.
+    /// Checks what finds the next entry, which is in `archive`. Kind `Damaged` if the archive does not find it by its
+    /// hash, or has another step than follows from the entries, or, at its last entry, steps that belong to none.
     pub fn check_entry(&mut self, blobs: &BlobStore, archive: &Archive, signed: &SignedEntry) -> Result<(), Error> {
         let entry = &signed.entry;
         if entry.seq == archive.first {
@@ -247,14 +247,14 @@ impl ArchiveCheck {
 }
 
 impl Memory {
-    /// Returns what reads the history as it is now; one for each request, since it keeps what it looked up.
+    /// Returns a reader of the present history. Make one for each request: it caches what it looks up.
     pub(super) fn history_reader(&self) -> HistoryReader<'_> {
         HistoryReader::new(&self.storage.segments.blobs, self.history.snapshot())
     }
 
     /// Returns the lines of a branch's lineage, without line ends and in the order of the file; with `subtree` those of
-    /// all branches ever forked below it, merged or not, in the order of their numbers. Kind `Damaged` where an archive
-    /// is not what was written. Empty for a branch without entries.
+    /// all branches ever forked below it, merged or not, in the order of their numbers. Kind `Damaged` if an archive is
+    /// not what was written. Empty for a branch without entries.
     pub fn lineage_lines(&self, branch: crate::memory::BranchId, subtree: bool) -> Result<Vec<String>, Error> {
         let reader = self.history_reader();
         if !subtree {

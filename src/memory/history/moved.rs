@@ -29,8 +29,8 @@ pub(in crate::memory) struct MovedEntries {
 }
 
 impl MovedEntries {
-    /// Opens the files there are, none where the folder is missing. Kind `Damaged` where a file of it is not an
-    /// archive, temporary ones aside.
+    /// Opens the files there are, none if the folder is missing. Kind `Damaged` if a file of it is not an archive,
+    /// temporary files aside.
     pub fn open(disk: &Arc<dyn Disk>) -> Result<MovedEntries, Error> {
         let blobs = BlobStore::open_existing(disk.clone(), FOLDER);
         let names = match disk.list(FOLDER) {
@@ -48,7 +48,7 @@ impl MovedEntries {
     }
 
     /// Writes a file with these entries, which the store still holds; returns its path in the store. The file and its
-    /// name are durable then. Fails where the disk refuses, or an entry can't be read.
+    /// name are durable then. Fails if the disk refuses, or an entry can't be read.
     pub fn write(&mut self, reader: &HistoryReader<'_>, seqs: RangeInclusive<u64>) -> Result<String, Error> {
         self.disk.create_dir(FOLDER).map_err(|error| Error::io("the folder archive could not be made", error))?;
         let (first, last) = (*seqs.start(), *seqs.end());
@@ -71,8 +71,8 @@ impl MovedEntries {
 
     /// Calls `each` with every entry in order, up to the one before `first`; returns the numbers that are missing.
     ///
-    /// Each file is checked whole. Kind `Damaged` where a file is not what was written, or two have the same entries.
-    /// An error of `each` ends it.
+    /// Each file is checked whole. Kind `Damaged` if a file is not what was written, or two have the same entries. An
+    /// error of `each` ends it.
     pub fn for_each_chunk(
         &self,
         first: u64,
@@ -99,7 +99,7 @@ impl MovedEntries {
     }
 
     /// Takes the texts of lines that merges did not keep out of the files, where they are about one of these items.
-    /// Files are replaced one by one: where one fails, those before it are purged, and doing it again goes on.
+    /// Files are replaced one by one. After a failure those before it are purged, and a second call continues.
     pub fn purge(&mut self, purged: &PurgedItems) -> Result<(), Error> {
         for at in 0..self.files.len() {
             let file = &self.files[at];

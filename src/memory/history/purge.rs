@@ -31,7 +31,8 @@ pub struct PurgedItems {
 }
 
 impl PurgedItems {
-    /// Tells whether a decision is about one of the items, something in one of the directories, or one of the versions.
+    /// Returns whether a decision is about one of the items, something in one of the directories, or one of the
+    /// versions.
     fn concerns(&self, decision: &Decision) -> bool {
         let id = &*decision.id;
         let mut directories = id.match_indices('/').map(|(end, _)| &id[..end]);
@@ -63,7 +64,7 @@ impl History {
     }
 }
 
-/// Returns archives without some quotes; those that have none of them stay. Fails where an archive that has one of them
+/// Returns archives without some quotes; those that have none of them stay. Fails if an archive that has one of them
 /// can't be read or written again.
 pub(in crate::memory) fn without_quotes(
     blobs: &BlobStore,
@@ -80,8 +81,8 @@ pub(in crate::memory) fn without_quotes(
 }
 
 /// Writes an archive again without some quotes, each named by its entry and its place among the conflicts. Hashes and
-/// signatures stay: they cover no quotes. Kind `Io` or `Damaged` where the archive can't be read, `Full` or `Io`
-/// where the disk refuses the new one.
+/// signatures stay: they cover no quotes. Kind `Io` or `Damaged` if the archive can't be read, `Full` or `Io` if the
+/// disk refuses the new one.
 pub(super) fn rewrite_archive(
     blobs: &BlobStore,
     archive: &Archive,

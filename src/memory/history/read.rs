@@ -116,8 +116,8 @@ impl<'a> HistoryReader<'a> {
         Ok(Some(DecodedChunk { first, entries: entries.into_iter().map(Arc::new).collect() }))
     }
 
-    /// Returns an entry by its hash. None where no entry has it. The newest archives are looked at first. Kind
-    /// `Damaged` where an archive is not what was written.
+    /// Returns an entry by its hash. `None` if no entry has it. The newest archives are looked at first. Kind `Damaged`
+    /// if an archive is not what was written.
     pub fn find_by_hash(&self, hash: &Hash) -> Result<Option<Arc<SignedEntry>>, Error> {
         let mut numbers = self.snapshot.tail.read().candidates(hash);
         for archive in self.snapshot.archives.iter().rev() {
@@ -164,8 +164,8 @@ impl<'a> HistoryReader<'a> {
     }
 
     /// Returns a branch as it stood behind an entry. What is known of it beside the totals is the newest. All totals
-    /// are 0 where it has no entry until then. Kind `Io` or `Damaged` where an archive with steps of the branch can't
-    /// be read.
+    /// are 0 if it has no entry until then. Kind `Io` or `Damaged` if an archive with steps of the branch can't be
+    /// read.
     pub fn timeline_point(&self, branch: u64, last_seq: u64) -> Result<TimelinePoint, Error> {
         let attrs = match (self.pieces(branch)?.first(), self.snapshot.archives.first()) {
             (Some(piece), _) => piece.attrs,
@@ -176,8 +176,8 @@ impl<'a> HistoryReader<'a> {
         Ok(TimelinePoint { totals, attrs })
     }
 
-    /// Returns the last step of a branch up to an entry. None where it has none until then. Kind `Io` or `Damaged`
-    /// where an archive with steps of the branch can't be read.
+    /// Returns the last step of a branch up to an entry. `None` if it has none until then. Kind `Io` or `Damaged` if an
+    /// archive with steps of the branch can't be read.
     pub fn last_step(&self, branch: u64, last_seq: u64) -> Result<Option<TimelineStep>, Error> {
         for piece in self.pieces(branch)?.iter() {
             let step = |at: u64| self.step(branch, piece, at);
@@ -194,8 +194,8 @@ impl<'a> HistoryReader<'a> {
     }
 
     /// Returns the first step of a branch up to an entry whose value is more than `wanted`, and the one before it.
-    /// Values never fall from step to step. None where no value is. Fails as `value` does, and where an archive with
-    /// steps of the branch can't be read; kind `Damaged` where steps that are out of order lead to one of a later entry.
+    /// Values never fall from step to step. `None` if no value is. Fails like `value`, or if an archive with steps of
+    /// the branch can't be read; kind `Damaged` if steps that are out of order lead to one of a later entry.
     pub fn seek(
         &self,
         (branch, last_seq): (u64, u64),
@@ -225,7 +225,7 @@ impl<'a> HistoryReader<'a> {
         found.map(|hit| Ok((TimelineStep::default(), hit.check_up_to(branch, last_seq)?))).transpose()
     }
 
-    /// Returns the length of a history up to an entry, in bytes. Fails as [`HistoryReader::timeline_point`] does.
+    /// Returns the length of a history up to an entry, in bytes. Fails like [`HistoryReader::timeline_point`].
     pub fn length(&self, file: HistoryFile, branch: u64, last_seq: u64) -> Result<u64, Error> {
         let totals = self.timeline_point(branch, last_seq)?.totals;
         Ok(match file {
@@ -235,7 +235,7 @@ impl<'a> HistoryReader<'a> {
     }
 
     /// Returns the entry whose line is at an offset of `events.jsonl`, the line, and where in it the offset is. Kind
-    /// `Damaged` where the totals lead to no line.
+    /// `Damaged` if the totals lead to no line.
     pub(super) fn event_at(&self, at: (u64, u64), offset: u64) -> Result<FoundEntry, Error> {
         let found = self.seek(at, offset, |step| Ok(step.totals.events_bytes))?;
         let (before, hit) = found.ok_or_else(|| misplaced_entry(at.0))?;

@@ -24,7 +24,7 @@ pub(super) struct TailChunk {
 }
 
 impl TailChunk {
-    /// Reads the entries, the first of which has the number `seq`. [`CodecError::Short`] where a row ends too early or
+    /// Reads the entries, the first of which has the number `seq`. [`CodecError::Short`] if a row ends too early or
     /// refers to shared fields that are not there; else as `SignedEntry::read_unshared_fields`.
     pub fn entries(&self, mut seq: u64) -> Result<Vec<SignedEntry>, CodecError> {
         let (mut input, mut entries, mut prev) =
@@ -270,7 +270,7 @@ impl HistoryTail {
         }
     }
 
-    /// Returns the chunk that an entry is in, and the number of the chunk's first; none where the entry is not here.
+    /// Returns the chunk that an entry is in, and the number of the chunk's first; `None` if the entry is not here.
     pub fn chunk(&self, seq: u64) -> Option<(u64, Arc<TailChunk>)> {
         let place = usize::try_from(seq.checked_sub(self.first)?).ok()? / CHUNK_ENTRIES;
         Some((self.first + (place * CHUNK_ENTRIES) as u64, self.chunks.get(place)?.clone()))
@@ -288,14 +288,14 @@ impl HistoryTail {
         self.timelines.get(&branch).map_or(0, |timeline| timeline.tail_indexes.len() as u64)
     }
 
-    /// Returns a step of a branch, counted from 0 among those here; none behind the last.
+    /// Returns a step of a branch, counted from 0 among those here; none after the last.
     pub fn step_at(&self, branch: u64, at: u64) -> Option<TimelineStep> {
         let (timeline, at) = (self.timelines.get(&branch)?, usize::try_from(at).ok()?);
         let place = timeline.tail_indexes.get(at)?;
         Some(TimelineStep { seq: self.first + u64::from(*place), totals: timeline.timeline_point(at).totals })
     }
 
-    /// Returns what is known of a branch behind its last step here; none for one without steps.
+    /// Returns what is known of a branch after its last step here; `None` for one without steps.
     pub fn attrs(&self, branch: u64) -> Option<BranchAttrs> {
         self.timelines
             .get(&branch)

@@ -18,16 +18,16 @@
 use crate::lineage::{AccessChange, Entry, EntryOp};
 use crate::memory::catalog::Branch;
 
-/// Bytes of a branch's two history files up to some entry, by which a line is found at an offset.
+/// Lengths in bytes of a branch's two history files up to some entry. They lead from an offset to its line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineTotals {
-    /// Its own lines in `lineage`: what its parent gets of it.
+    /// Bytes of its own lines in `lineage`, which its parent gets by a merge.
     pub own_bytes: u64,
-    /// How much of `own_bytes` its parent has got by merges and promotes.
+    /// Bytes of `own_bytes` that its parent has already got by merges and promotes.
     pub merged_bytes: u64,
-    /// All of `lineage`: its own lines, and those it has from its parent.
+    /// Length of `lineage` in bytes: its own lines, and those from its parent.
     pub lineage_bytes: u64,
-    /// All of `events.jsonl`: its own lines, and those of children that concern it.
+    /// Length of `events.jsonl` in bytes: its own lines, and those of children that concern it.
     pub events_bytes: u64,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct FreshEntries {
     pub first: u64,
     /// Number of the last one, inclusive.
     pub last: u64,
-    /// By branch, what is known of it behind its last step, and its steps in order.
+    /// By branch, what is known of it after its last step, and its steps in order.
     pub branches: BTreeMap<u64, (BranchAttrs, Vec<TimelineStep>)>,
     /// What was known of branches before the first entry, where entries before it were moved out.
     pub attrs_before: BTreeMap<u64, BranchAttrs>,
@@ -46,8 +46,8 @@ pub(super) fn count_to_merge(archives: &[Arc<Archive>], fresh: u64) -> usize {
 }
 
 /// Writes one archive of older ones, which follow each other, and of the entries behind them. It is durable then, and
-/// nothing names it yet. Kind `Io` or `Damaged` where an older archive can't be read, `Full` or `Io` where the disk
-/// refuses the new one.
+/// nothing names it yet. Kind `Io` or `Damaged` if an older archive can't be read, `Full` or `Io` if the disk refuses
+/// the new one.
 pub(super) fn write(
     blobs: &BlobStore,
     reader: &HistoryReader<'_>,

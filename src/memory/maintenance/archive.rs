@@ -16,9 +16,11 @@ use crate::memory::{Actor, Error, Memory};
 use crate::object::{Hash, Time};
 
 impl Memory {
-    /// Moves the entries up to the last that was made before `before` into a file, in the store's folder `archive`;
-    /// returns what moved. With `dry_run` it says what would. Kind `NotFound` where `before` is not a time, `Busy` while a purge
-    /// is under way, and as that where one is left over and can't be finished.
+    /// Moves all entries up to the last one made before `before`, a time, into a file in the store's folder `archive`.
+    /// Returns what was moved; with `dry_run` what would be.
+    ///
+    /// Kind `NotFound` if `before` is not a time. Kind `Busy` while a purge runs, or if an unfinished one can't be
+    /// finished.
     pub fn archive_lineage(&self, who: &Actor, before: &Revision, dry_run: bool) -> Result<Value, Error> {
         let before = before.time(self.now()).ok_or_else(|| Error::NoState(before.to_string()))?;
         // A purge that is not finished looks its entry up, so that may not move.
@@ -57,9 +59,9 @@ impl Memory {
         Ok(entry.hash)
     }
 
-    /// Calls `each` with the line of every entry that was moved out, in order; returns the ranges of numbers that no
-    /// file has, both ends included. Kind `Damaged` where a file is not what was written: lines before that were given
-    /// to `each`.
+    /// Calls `each` with the line of every archived entry, in order. Returns the ranges of entry numbers whose file is
+    /// missing, both ends included. Kind `Damaged` if a file is not what was written: `each` has had the lines before
+    /// it.
     pub fn archived_lines(&self, mut each: impl FnMut(&str)) -> Result<Vec<(u64, u64)>, Error> {
         let first = self.catalog().start.first_seq;
         let missing = MovedEntries::open(&self.disk)?.for_each_chunk(first, |entries| {
@@ -70,8 +72,8 @@ impl Memory {
     }
 }
 
-/// Returns number and hash of the last entry, from one on, that was made before a time. Times grow, but for those that were
-/// written while the clock was ahead: such entries move with those behind them.
+/// Returns number and hash of the last entry, from one on, that was made before a time. Times grow, except for those
+/// that were written while the clock was ahead: such entries move with those behind them.
 fn last_before(reader: &HistoryReader<'_>, first: u64, time: Time) -> Result<Option<(u64, Hash)>, Error> {
     for seq in (first.max(reader.first())..=reader.newest()).rev() {
         let signed = reader.entry(seq)?;

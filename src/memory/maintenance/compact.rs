@@ -67,7 +67,7 @@ impl CompactionPolicy {
     };
 }
 
-/// Files to rewrite without what nothing references; empty where nothing is worth it.
+/// Files to rewrite without what nothing references; empty if nothing is worth it.
 #[derive(Default, PartialEq, Eq)]
 pub(in crate::memory) struct RewriteSet {
     /// Segments to rewrite, by name.
@@ -80,8 +80,8 @@ pub(in crate::memory) struct RewriteSet {
 
 impl Memory {
     /// Writes files again as a policy says, in steps that each free more than they take; returns how many bytes that
-    /// freed. The caller holds the lock of `storage.manifest`. At most 32 steps are made. Fails where a file can't be
-    /// read or a seal fails; what earlier steps freed stays freed.
+    /// freed. The caller holds the lock of `storage.manifest`. At most 32 steps are made. Fails if a file can't be read
+    /// or a seal fails; what earlier steps freed stays freed.
     pub(in crate::memory) fn compact(
         &self,
         stored: &mut StoredManifest,
@@ -105,9 +105,8 @@ impl Memory {
         Ok(freed)
     }
 
-    /// Removes what a seal has left without use, and compacts where more of the files is dead than alive. The
-    /// caller holds the lock of `storage.manifest`, with the catalog that the manifest names. Fails as
-    /// `Memory::compact` does.
+    /// Removes what a seal has left without use, and compacts where more of the files is dead than alive. The caller
+    /// holds the lock of `storage.manifest`, with the catalog that the manifest names. Fails like `Memory::compact`.
     pub(in crate::memory) fn compact_if_mostly_dead(&self, stored: &mut StoredManifest) -> Result<(), Error> {
         let files = self.file_usage(&self.catalog_now())?;
         let dead: u64 = files.iter().map(FileUsage::freed_bytes).sum();

@@ -16,8 +16,7 @@ const FOURTHS_LEFT: u64 = 3;
 
 impl Catalog {
     /// Returns the states that must go so that the files of earlier states take no more than `limit_bytes` of memory:
-    /// of the user whose states take most, the oldest first. Kind `Io` or `Damaged` where a file of states can't be
-    /// read.
+    /// of the user whose states take most, the oldest first. Kind `Io` or `Damaged` if a file of states can't be read.
     pub(in crate::memory) fn excess_states(&self, limit_bytes: u64) -> Result<HashSet<StateKey>, Error> {
         let states = self.retained.files.iter().flat_map(|file| file.full_states());
         // At most so much: mostly they share nearly all with what is in use.

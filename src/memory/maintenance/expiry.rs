@@ -28,7 +28,7 @@ pub trait OpenFiles: Send + Sync {
 /// As long as it lives, no file of a branch is opened for writing.
 pub type WritersBlocked = Box<dyn std::any::Any>;
 
-/// As long as it lives, no file of a branch is opened.
+/// While this is held, no file of a branch is opened.
 pub type OpensBlocked = Box<dyn std::any::Any>;
 
 /// Whoever does not tell who writes, and holds nobody: all that is open may be written to.
@@ -90,30 +90,29 @@ struct ExpiredFile {
 }
 
 impl Memory {
-    /// Lets the store ask which files are open: these never expire, and live on without a name when a merge or a
-    /// rollback takes it away. A merge replaces no unit with a file that is open for writing. Without it no file counts
-    /// as open.
+    /// Lets the store ask which files are open; by default none are. An open file never expires, lives on without a
+    /// name if a merge or a rollback removes it, and a merge replaces no unit with a file that is open for writing.
     ///
-    /// `open` may be called with any lock held, so it must call nothing here.
+    /// `open` may be called with any lock held, so it must call nothing of [`Memory`].
     pub fn set_open_files(&self, open: Option<Arc<dyn OpenFiles>>) {
         *self.maintenance.expiry.open_files.lock() = open;
     }
 
-    /// Returns the inodes of a branch that some handle has open; none where nobody tells.
+    /// Returns the inodes of a branch that some handle has open; none if nobody tells.
     pub(in crate::memory) fn open_files(&self, branch: BranchId) -> Vec<u64> {
         let open = self.maintenance.expiry.open_files.lock();
         open.as_ref().map(|open| open.open_inodes(branch)).unwrap_or_default()
     }
 
-    /// Returns which files of a branch are open for writing, and keeps others from being opened so
-    /// until what is returned is dropped. None where nobody tells what is open.
+    /// Returns which files of a branch are open for writing, and keeps others from being opened so until what is
+    /// returned is dropped. `None` if nobody tells what is open.
     pub(in crate::memory) fn block_writers(&self, branch: BranchId) -> Option<(Vec<u64>, WritersBlocked)> {
         let open = self.maintenance.expiry.open_files.lock().clone();
         open.map(|open| open.block_writers(branch))
     }
 
     /// Returns which files of a branch are open, and keeps others from being opened until what is returned is dropped.
-    /// None where nobody tells what is open.
+    /// `None` if nobody tells what is open.
     pub(in crate::memory) fn block_opens(&self, branch: BranchId) -> Option<(Vec<u64>, OpensBlocked)> {
         let open = self.maintenance.expiry.open_files.lock().clone();
         open.map(|open| open.block_opens(branch))

@@ -133,7 +133,7 @@ impl Memory {
         self.maintenance.file_indexer.wait_until_idle();
     }
 
-    /// Waits until the files that were written so far are indexed, or the thread was told to end.
+    /// Blocks until all files written so far are indexed, or the indexer has been told to stop. There is no time limit.
     pub fn wait_until_files_indexed(&self) {
         self.maintenance.file_indexer.wait_until_idle();
     }
@@ -168,7 +168,7 @@ impl Memory {
         Ok(self.is_read_only() || !takes_much())
     }
 
-    /// Makes one segment of many small ones in memory. Fails where one of them is damaged; all stay as they are then.
+    /// Makes one segment of many small ones in memory. Fails if one of them is damaged; all stay as they are then.
     pub(in crate::memory) fn merge_index_segments_in_memory(&self) -> Result<(), Error> {
         let due = segments_to_merge(segments_in_memory(&self.storage.file_index.segment_set()).into_iter());
         if !due.is_empty() {
@@ -178,9 +178,9 @@ impl Memory {
         Ok(())
     }
 
-    /// Moves what is indexed in memory to a file, without contents that nothing has any longer, and makes one file of many. Where
-    /// the disk refuses, or has fewer bytes to spare, it stays as it is: all of it can be made again. Returns the files that there
-    /// are. The caller holds the lock of `storage.manifest`.
+    /// Moves what is indexed in memory to a file, without contents that nothing has any longer, and makes one file of
+    /// many. If the disk refuses, or has fewer bytes to spare, it stays as it is: all of it can be made again. Returns
+    /// the files that there are. The caller holds the lock of `storage.manifest`.
     pub(in crate::memory) fn seal_file_index(&self, spare_bytes: u64) -> Vec<Hash> {
         let seal = || -> Result<(), Error> {
             let index = &self.storage.file_index;

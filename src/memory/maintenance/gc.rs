@@ -26,14 +26,15 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 pub const GUARD_PREFIX: &str = "guard-";
 
 impl Memory {
-    /// Collects garbage and returns what went, or with `dry_run` what would go.
+    /// Collects garbage. Returns what was removed; with `dry_run` what would be.
     ///
-    /// A branch goes when its `config/ttl` has run out, and an empty `ttl` never does; with `older_than`, only those
-    /// that were not written for at least so long. Guards that nobody ended are listed, and stay. A purge that is left over
-    /// is finished, and the report says where it could not be.
+    /// A branch is discarded when its `config/ttl` has run out; the default, an empty `ttl`, never does. With
+    /// `older_than` only branches that nobody has written to for that long are. Guards that nobody ended are listed,
+    /// and stay. An unfinished purge is finished first; if that fails, the report says so.
     ///
-    /// Fails with a [`ClockError`](crate::memory::ClockError), but for a dry run, where the clock jumped, and with kind `Io` or
-    /// `Damaged` where a file of the store can't be read or written; what went before a failure is gone.
+    /// Fails with a [`ClockError`](crate::memory::ClockError) if the clock jumped, except in a dry run, and with kind
+    /// `Io` or `Damaged` if a file of the store can't be read or written. What was removed before a failure stays
+    /// removed.
     pub fn gc(&self, who: &Actor, older_than: Option<Duration>, dry_run: bool) -> Result<Value, Error> {
         let age = BranchExpiry { now: self.now(), min_age: older_than.unwrap_or_default() };
         let catalog = self.catalog().clone();
@@ -69,9 +70,9 @@ impl Memory {
         }))
     }
 
-    /// Lets go of what is outdated, seals, removes what nothing reaches, and compacts; returns how many states went and how many
-    /// bytes that freed. The caller holds the lock of `storage.manifest`. Fails as a seal does, and where a file can't
-    /// be removed or written again. On a disk that is nearly full a failed compaction is logged only.
+    /// Lets go of what is outdated, seals, removes what nothing reaches, and compacts; returns how many states went and
+    /// how many bytes that freed. The caller holds the lock of `storage.manifest`. Fails like a seal, or if a file
+    /// can't be removed or written again. On a disk that is nearly full a failed compaction is logged only.
     pub(in crate::memory) fn run_gc(
         &self,
         stored: &mut StoredManifest,
@@ -111,14 +112,14 @@ impl Memory {
         }
     }
 
-    /// Collects on a disk that is full. The caller holds the lock of `storage.manifest`. Fails as `Memory::run_gc`
-    /// does.
+    /// Collects on a disk that is full. The caller holds the lock of `storage.manifest`. Fails like
+    /// `Memory::run_gc`.
     pub(in crate::memory) fn gc_on_full_disk(&self, stored: &mut StoredManifest) -> Result<(usize, u64), Error> {
         self.run_gc(stored, self.now(), CompactionPolicy::TIGHT)
     }
 
-    /// Seals, and removes what that left without use; for the maintenance thread. Fails as a commit of pending
-    /// operations and a seal do; where only the removal fails it is logged.
+    /// Seals, and removes what that left without use; for the maintenance thread. Fails like a commit of pending
+    /// operations and a seal; where only the removal fails it is logged.
     pub(in crate::memory) fn seal_and_reclaim(&self) -> Result<(), Error> {
         self.commit_all_pending()?;
         // With a clock that jumped ahead, everything would look expired.
@@ -149,9 +150,9 @@ impl Memory {
         self.unsealed_bytes() + self.maintenance.seal_head_start_bytes.load(Ordering::Acquire)
     }
 
-    /// Collects garbage while nothing else is to be done, if anything may have come to be some since `last_gc_journal`: the
-    /// number of the journal file that the last collection began. Returns that of this one. Fails as `Memory::run_gc`
-    /// does; nothing is done where the clock can't be trusted.
+    /// Collects garbage while nothing else is to be done, if anything may have come to be some since `last_gc_journal`:
+    /// the number of the journal file that the last collection began. Returns that of this one. Fails like
+    /// `Memory::run_gc`; nothing is done where the clock can't be trusted.
     pub(in crate::memory) fn gc_when_idle(&self, last_gc_journal: Option<u64>) -> Result<Option<u64>, Error> {
         let Some(journal) = self.journal() else { return Ok(last_gc_journal) };
         let indexed = self.storage.file_index.bytes_in_memory();
@@ -237,7 +238,7 @@ impl Memory {
     }
 
     /// Has nobody find earlier states whose files take too much memory, and the next seal let go of them; returns
-    /// whether there were any. Kind `Io` or `Damaged` where a file of states can't be read.
+    /// whether there were any. Kind `Io` or `Damaged` if a file of states can't be read.
     fn drop_excess_states(&self) -> Result<bool, Error> {
         let excess = self.catalog_now().excess_states(self.admission.files_held.retained_limit_bytes())?;
         let found = !excess.is_empty();
@@ -251,9 +252,9 @@ impl Memory {
         Ok(found)
     }
 
-    /// Removes the files that nothing reaches. The caller holds the lock of `storage.manifest` and gives the catalog that the manifest names:
-    /// what went out of use since then is needed still, by an opening after a crash. Returns how many bytes that freed.
-    /// Fails with `Error::Disk` where a file can't be removed.
+    /// Removes the files that nothing reaches. The caller holds the lock of `storage.manifest` and gives the catalog
+    /// that the manifest names: what went out of use since then is needed still, by an opening after a crash. Returns
+    /// how many bytes that freed. Fails with `Error::Disk` if a file can't be removed.
     pub(in crate::memory) fn sweep(&self, stored: &StoredManifest, sealed: &Catalog) -> Result<u64, Error> {
         let live = || {
             let mut live = self.live_files(stored);
@@ -314,7 +315,7 @@ fn open_guards(catalog: &Catalog, now: Time) -> Vec<Value> {
 /// How old a branch must be to expire.
 struct BranchExpiry {
     now: Time,
-    /// What it must be at least, beside its `config/ttl`; 0 where nobody asks for more.
+    /// What it must be at least, beside its `config/ttl`; 0 if nobody asks for more.
     min_age: Duration,
 }
 

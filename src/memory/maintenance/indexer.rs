@@ -80,7 +80,7 @@ impl Indexer {
         self.request(|requests| requests.stop = true);
     }
 
-    /// Waits for a request, and counts as idle meanwhile; false where the thread is to end.
+    /// Waits for a request, and counts as idle meanwhile; false if the thread is to end.
     fn wait_for_request(&self) -> bool {
         let mut requests = self.lock();
         requests.is_busy = false;
@@ -92,12 +92,12 @@ impl Indexer {
         !requests.stop
     }
 
-    /// Tells whether something was sealed since this was asked last.
+    /// Returns whether something was sealed since this was asked last.
     fn take_wake_request(&self) -> bool {
         std::mem::take(&mut self.lock().has_work)
     }
 
-    /// Waits until nothing was sealed for `pause`, but no more than 12 times that; false where the thread is to end.
+    /// Waits until nothing was sealed for `pause`, but no more than 12 times that; false if the thread is to end.
     fn wait_for_quiescence(&self, pause: Duration) -> bool {
         let mut requests = self.lock();
         for _ in 0..PAUSES_MAX {
@@ -120,7 +120,7 @@ impl Indexer {
         drop(self.0.1.wait_while(self.lock(), resting));
     }
 
-    /// Notes how many rows are done; false where the thread is to end.
+    /// Notes how many rows are done; false if the thread is to end.
     fn note_progress(&self, segment: Hash, rows: u64) -> bool {
         let mut requests = self.lock();
         requests.current = Some((segment, rows));
@@ -128,7 +128,7 @@ impl Indexer {
         !requests.stop
     }
 
-    /// Returns a number that grows as the work goes on, by which a cached `status` is told to be outdated.
+    /// Returns a number that grows as the work goes on: a cached `status` with a smaller one is outdated.
     pub(in crate::memory) fn change_count(&self) -> u64 {
         self.lock().change_count
     }
@@ -175,9 +175,8 @@ impl Memory {
         self.maintenance.indexer.wait_until_idle();
     }
 
-    /// Waits until what is being sealed is sealed, and every segment that is large enough has its graph.
-    ///
-    /// Returns at once where nothing is built: on a store opened for reading.
+    /// Blocks until running seals are finished and every segment that is large enough has its graph. There is no time
+    /// limit. Returns at once in a store that was opened for reading, which builds none.
     pub fn wait_until_indexed(&self) {
         if !self.read_only {
             self.maintenance.thread.wait_until_idle();
@@ -238,8 +237,7 @@ impl Memory {
         self.graph_tasks().into_iter().max_by_key(|task| task.segment.rows())
     }
 
-    /// Tells whether so much waits for a graph beside a segment that both should become one first,
-    /// and can.
+    /// Returns whether so much waits for a graph beside a segment that both should become one first, and can.
     fn is_outgrown(&self, task: &GraphTask) -> bool {
         // One with a graph for another metric stays as it is.
         let may = |segment: &Segment| segment.dim() == task.segment.dim() && segment.graphs().next().is_none();
@@ -304,8 +302,8 @@ fn build_all(memory: &Weak<Memory>, disk: &dyn Disk, indexer: &Indexer) {
     }
 }
 
-/// Builds a graph, from where it was left off if it was; nothing when told to stop, or when more rows
-/// come that belong into it before half of the work is done.
+/// Builds a graph, from where it was left off if it was; `None` if told to stop, or when more rows come that belong
+/// into it before half of the work is done.
 fn build(
     disk: &dyn Disk,
     task: &GraphTask,

@@ -49,7 +49,7 @@ pub(in crate::memory) struct PurgeState {
 pub(super) struct PurgeGuard<'a>(&'a AtomicBool);
 
 impl<'a> PurgeGuard<'a> {
-    /// Sets the flag until this is dropped; [`PurgeError::Running`] where it is set.
+    /// Sets the flag until this is dropped; [`PurgeError::Running`] if it is set.
     pub fn begin(flag: &'a AtomicBool) -> Result<PurgeGuard<'a>, Error> {
         if flag.swap(true, Ordering::AcqRel) { Err(PurgeError::Running.into()) } else { Ok(PurgeGuard(flag)) }
     }
@@ -79,23 +79,23 @@ impl Drop for RetentionHold<'_> {
     }
 }
 
-/// How a purge goes about it; by default it takes what has the names, and no copies.
+/// How a purge is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PurgeOptions {
-    /// Takes copies, too: records of other ids and files elsewhere of the same content.
+    /// Also removes copies: records with other ids and files elsewhere that have the same content. False by default.
     pub with_copies: bool,
-    /// Says what would go, and changes nothing; one at a time, as it reads every state that is kept.
+    /// Only reports what would be removed; false by default. One dry run at a time, as it reads every kept state.
     pub dry_run: bool,
 }
 
 impl Memory {
-    /// Takes records, by id, and files, as `files/PATH`, out of every state of the store, and their bytes off the disk;
-    /// returns what went. Of an entry of a shared log, `shared/log/NUMBER`, stays who wrote it and when; of a signal,
-    /// `shared/signals/KEY`, nothing.
+    /// Removes records (by id), files (`files/PATH`), entries of the shared log (`shared/log/NUMBER`) and signals
+    /// (`shared/signals/KEY`) from every state of every branch below the root branch of `branch`, and their bytes from
+    /// the disk. Returns what was removed. Of an entry of the log its writer and time stay. A file that was renamed
+    /// goes under its former names, too.
     ///
-    /// A name means the same in all branches below one root branch. A file with such a name goes under its former
-    /// names, too. Who is neither root nor owner of `main` must own all branches that have something of it:
-    /// [`PurgeError::NotOwner`].
+    /// Fails with [`PurgeError::NotOwner`] unless the caller is root, owns `main`, or owns `branch` and each branch
+    /// that has one of the items. Kind `NotFound` if nothing has such a name, `Busy` while another purge runs.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -143,10 +143,10 @@ impl Memory {
         }
     }
 
-    /// Takes records, files and entries of logs out of every state. Fails with `PurgeError::Running` where another
-    /// purge is under way, with `PurgeError::NothingFound` where nothing has such a name, with `PurgeError::NotOwner`
-    /// where a branch of somebody else has some of it and the caller is not privileged, and with `BranchError::Moves`
-    /// where branches get it again as fast as it is purged.
+    /// Takes records, files and entries of logs out of every state. Fails with `PurgeError::Running` if another purge
+    /// is under way, with `PurgeError::NothingFound` if nothing has such a name, with `PurgeError::NotOwner` if a
+    /// branch of somebody else has some of it and the caller is not privileged, and with `BranchError::Moves` if
+    /// branches get it again as fast as it is purged.
     pub(super) fn purge_states(
         &self,
         who: &Actor,
@@ -183,8 +183,8 @@ impl Memory {
         Err(BranchError::Moves.into())
     }
 
-    /// Finishes a purge that an earlier process, or a full disk, left over; no other one begins until what is returned is dropped.
-    /// Fails with [`PurgeError::Running`] where one is under way, and where one can't be finished.
+    /// Finishes a purge that an earlier process, or a full disk, left over; no other one begins until what is returned
+    /// is dropped. Fails with [`PurgeError::Running`] if one is under way, or if one can't be finished.
     pub(super) fn exclude_purges(&self) -> Result<PurgeGuard<'_>, Error> {
         let running = PurgeGuard::begin(&self.maintenance.purge.is_running)?;
         self.finish_purge(&mut self.storage.manifest.lock())?;
@@ -287,7 +287,7 @@ impl Memory {
         self.now().max(self.last_time())
     }
 
-    /// Tells whether a user may purge everything: root, and the owner of `main`, whose store it is.
+    /// Returns whether a user may purge everything: root, and the owner of `main`, whose store it is.
     pub(super) fn is_privileged(&self, who: &Actor, catalog: &Catalog) -> bool {
         let main = catalog.roots.get("main").and_then(|main| catalog.branches.get(main)).map(|main| main.uid);
         who.uid == 0 || main == Some(who.uid)
@@ -327,7 +327,8 @@ impl Memory {
         logs.filter_map(|log| log.parent).for_each(|owner| self.events.drop_lines(owner));
     }
 
-    /// Finishes a purge of an earlier process. Where that fails, for want of room say, it is tried again in the background.
+    /// Finishes a purge of an earlier process. If that fails, for want of room say, it is tried again in the
+    /// background.
     pub(in crate::memory) fn resume_purge(&self) -> Result<(), Error> {
         let is_unfinished = UnfinishedPurge::read(&*self.disk)?.is_some();
         self.maintenance.purge.is_unfinished.store(is_unfinished, Ordering::Release);
@@ -335,13 +336,13 @@ impl Memory {
         Ok(())
     }
 
-    /// Tells whether a purge has its entry, and bytes of what it took out are on the disk still.
+    /// Returns whether a purge has its entry, and bytes of what it took out are on the disk still.
     pub(super) fn is_purge_unfinished(&self) -> bool {
         self.maintenance.purge.is_unfinished.load(Ordering::Acquire)
     }
 
-    /// Finishes a purge in the background, if one is left over and none is under way. Where that fails it is logged, so that
-    /// the work behind it goes on; the purge stays left over, and the next call tries again.
+    /// Finishes a purge in the background, if one is left over and none is under way. If that fails it is logged, so
+    /// that the work behind it goes on; the purge stays left over, and the next call tries again.
     pub(in crate::memory) fn finish_unfinished_purge(&self) {
         if !self.is_purge_unfinished() {
             return;
@@ -381,14 +382,14 @@ impl Memory {
     }
 
     /// Has the bytes go that no state has: what came and went between two seals has no name that could be found. Fails
-    /// where there is no room for the new files, and as a seal does.
+    /// if there is no room for the new files, and as a seal does.
     pub(super) fn drop_dead_bytes(&self, catalog: &Catalog) -> Result<(), Error> {
         self.ensure_room_to_free()?;
         let rewrite_set = RewriteSet { packs: self.packs_with_dead_chunks(catalog)?, ..RewriteSet::default() };
         self.rewrite(&mut self.storage.manifest.lock(), rewrite_set)
     }
 
-    /// Returns the first purge's entry behind an entry; none where the process ended before it was made.
+    /// Returns the first purge's entry behind an entry; `None` if the process ended before it was made.
     fn first_purge_after(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
         let reader = self.history_reader();
         for seq in seq + 1..=reader.newest() {

@@ -18,11 +18,11 @@ pub(super) struct PurgeReport {
     pub versions: BTreeSet<(Arc<str>, Hash)>,
     /// Name paths of the branches that had something, now or earlier.
     pub branches: BTreeSet<Arc<str>>,
-    /// Names of what says the same and stays, as far as the caller may look into its branch.
+    /// Names of copies that stay, in branches that the caller may read.
     pub copies: BTreeSet<Arc<str>>,
     /// Names that no state had or ever had, as they were given.
     pub not_found: Vec<Arc<str>>,
-    /// The purge's own entry; none where nothing went, and where it was only tried.
+    /// The purge's own entry; `None` if nothing went, and where it was only tried.
     pub entry: Option<Hash>,
 }
 
@@ -32,8 +32,8 @@ impl PurgeReport {
         PurgeReport { not_found, ..PurgeReport::default() }
     }
 
-    /// Notes what says the same under other names, in branches that the caller may look into. Fails with `Gone` where
-    /// the branch has ended, and with kind `Io` or `Damaged` where a state can't be read.
+    /// Lists the copies under other names, in branches that the caller may read. Fails with `Gone` if the branch has
+    /// ended, and with kind `Io` or `Damaged` if a state can't be read.
     pub fn look_for_copies(
         &mut self,
         memory: &Memory,
@@ -53,7 +53,7 @@ impl PurgeReport {
     }
 
     /// Returns the report as the caller is given it: `versions` is how many go, `items` their ids and paths, each once;
-    /// `branches`, `copies` and `not_found` are lists of names, and `entry` the entry's hash, null where none was made.
+    /// `branches`, `copies` and `not_found` are lists of names, and `entry` the entry's hash, null if none was made.
     pub fn to_json(&self, dry_run: bool) -> Value {
         let names =
             |names: &mut dyn Iterator<Item = &Arc<str>>| names.map(|name| Value::from(&**name)).collect::<Value>();

@@ -59,7 +59,7 @@ fn nonempty_content_hash(version: &Version) -> Option<Hash> {
 }
 
 impl PurgeSearch {
-    /// Begins with the names of one purge; nothing is looked at yet.
+    /// Makes a search for the names of one purge; nothing is read yet.
     pub fn new(items: BTreeSet<Arc<str>>, with_copies: bool) -> PurgeSearch {
         let selection = PurgeSelection { items: items.iter().cloned().collect(), ..PurgeSelection::default() };
         let (ids, paths) = (selection.ids(), selection.paths());
@@ -67,8 +67,8 @@ impl PurgeSearch {
         PurgeSearch { ids, paths, entries, items, with_copies, ..PurgeSearch::default() }
     }
 
-    /// Looks at all that a catalog has, from a branch on. Fails with `Error::Gone` where the branch is not in the
-    /// catalog, and where a state or a segment can't be read.
+    /// Looks at all that a catalog has, from a branch on. Fails with `Error::Gone` if the branch is not in the catalog,
+    /// or if a state or a segment can't be read.
     pub fn scan_catalog(&mut self, memory: &Memory, catalog: &Catalog, branch: BranchId) -> Result<(), Error> {
         let branch = catalog.branch(branch)?;
         let root = branch.root;
@@ -235,7 +235,7 @@ impl PurgeSearch {
         }
     }
 
-    /// Notes versions that went, too: they came while it was looked for.
+    /// Adds purged versions that were written during the search.
     pub fn note(&mut self, versions: &[(Arc<str>, Hash)]) {
         for (item, hash) in versions {
             if item.starts_with("files/") {
@@ -251,7 +251,7 @@ impl PurgeSearch {
         !self.segments.is_empty()
     }
 
-    /// Returns the items that nothing ever had, as far as the store knows.
+    /// Returns the items that were found nowhere in the store.
     pub fn not_found(&self) -> Vec<Arc<str>> {
         self.items.iter().filter(|item| !self.found.contains(*item)).cloned().collect()
     }
@@ -286,7 +286,7 @@ impl PurgeSearch {
         selection
     }
 
-    /// Returns what says the same under other names, by hashes alone.
+    /// Returns the copies: items with the same content under other names, found by their hashes.
     pub fn copies(&self) -> PurgeSelection {
         PurgeSelection {
             records: self.copies.iter().copied().collect(),
@@ -295,8 +295,8 @@ impl PurgeSearch {
         }
     }
 
-    /// Returns what a finish of the purge has to know; `versions` are those that go. Kind `Io` or `Damaged` where an
-    /// entry of the history can't be read.
+    /// Returns what a finish of the purge has to know; `versions` are those that go. Kind `Io` or `Damaged` if an entry
+    /// of the history can't be read.
     pub fn mark(&self, memory: &Memory, versions: &BTreeSet<(Arc<str>, Hash)>) -> Result<UnfinishedPurge, Error> {
         let names = versions.iter().map(|(item, _)| item).chain(&self.items);
         let quoted = PurgedItems {
@@ -310,7 +310,7 @@ impl PurgeSearch {
 }
 
 impl Memory {
-    /// Returns the packs that hold a chunk which no file has. Fails where a pack can't be opened or read.
+    /// Returns the packs that hold a chunk which no file has. Fails if a pack can't be opened or read.
     pub(in crate::memory) fn packs_with_dead_chunks(&self, catalog: &Catalog) -> Result<HashSet<Hash>, Error> {
         let mut states = Vec::new();
         for_each_state(catalog, |state| states.push(state.clone()));

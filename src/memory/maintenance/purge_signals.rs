@@ -13,15 +13,15 @@ use crate::memory::{Actor, Error, Kind, Memory, PurgeError};
 /// What the names of signals begin with, as their paths do.
 const PREFIX: &str = "shared/signals/";
 
-/// Tells whether a name is that of a signal: the prefix, and something behind it.
+/// Returns whether a name is that of a signal: the prefix, and something behind it.
 pub(super) fn is_signal(item: &str) -> bool {
     item.strip_prefix(PREFIX).is_some_and(|key| !key.is_empty())
 }
 
 impl Memory {
-    /// Purges signals, named as `shared/signals/KEY`, with the other items. Fails with `PurgeError::NothingFound` where
-    /// none of all items is there, with `PurgeError::NotOwner` for a signal of somebody else, before anything goes, and as a
-    /// purge of the other items does.
+    /// Purges signals, named as `shared/signals/KEY`, with the other items. Fails with `PurgeError::NothingFound` if
+    /// none of all items is there, with `PurgeError::NotOwner` for a signal of somebody else, before anything goes, and
+    /// as a purge of the other items does.
     pub(super) fn purge_with_signals(
         &self,
         who: &Actor,
@@ -70,7 +70,7 @@ impl Memory {
         }
     }
 
-    /// Returns which signals are there, and which are not. Fails with `PurgeError::NotOwner` where one is somebody else's.
+    /// Returns which signals are there, and which are not. Fails with `PurgeError::NotOwner` if one is somebody else's.
     fn signals_to_purge(
         &self,
         who: &Actor,
@@ -90,8 +90,8 @@ impl Memory {
         Ok([there, missing])
     }
 
-    /// Removes signals; returns those that it removed, and those that have ended since they were looked at. Fails as
-    /// [`Memory::purge_signal`] does.
+    /// Removes signals; returns those that it removed, and those that have ended since they were looked at. Fails like
+    /// [`Memory::purge_signal`].
     fn remove_signals(&self, who: &Actor, branch: BranchId, items: Vec<Arc<str>>) -> Result<[Vec<Arc<str>>; 2], Error> {
         let (mut gone, mut ended) = (Vec::new(), Vec::new());
         for item in items {

@@ -132,9 +132,8 @@ impl CompactionGroup {
 
 impl Memory {
     /// Writes every unsealed version that the catalog reaches, one segment for each dimension and large root branch,
-    /// with the rows of the older segments that are compacted, which take at most `spare_bytes`. Kind `Io` or
-    /// `Damaged` where a row can't be read, `Full` or `Io` where the disk refuses a file; those that were written are
-    /// named by nothing.
+    /// with the rows of the older segments that are compacted, which take at most `spare_bytes`. Kind `Io` or `Damaged`
+    /// if a row can't be read, `Full` or `Io` if the disk refuses a file; those that were written are named by nothing.
     pub(in crate::memory) fn write_segments(
         &self,
         catalog: &Catalog,
@@ -181,8 +180,8 @@ impl Memory {
         Ok(sealed)
     }
 
-    /// Writes what a group has into one segment, and returns that with its rows in order; none where it has nothing.
-    /// Kind `Io` or `Damaged` where a row can't be read, `Full` or `Io` where the disk refuses the file.
+    /// Writes what a group has into one segment, and returns that with its rows in order; `None` if it has nothing.
+    /// Kind `Io` or `Damaged` if a row can't be read, `Full` or `Io` if the disk refuses the file.
     fn write_group(&self, group: &CompactionGroup, dim: usize) -> Result<Option<WrittenGroup>, Error> {
         let rows = group.rows()?;
         if rows.is_empty() {
@@ -193,8 +192,8 @@ impl Memory {
         Ok(Some((segment, rows)))
     }
 
-    /// Writes every content of files that is in no pack yet into one. Kind `Io` or `Damaged` where a content can't be
-    /// read, `Full` or `Io` where the disk refuses a pack.
+    /// Writes every content of files that is in no pack yet into one. Kind `Io` or `Damaged` if a content can't be
+    /// read, `Full` or `Io` if the disk refuses a pack.
     pub(in crate::memory) fn pack_files(&self, catalog: &Catalog) -> Result<TreeSealer, Error> {
         let mut states = Vec::new();
         for_each_state(catalog, |state| states.push(state.clone()));
@@ -202,8 +201,8 @@ impl Memory {
         write_packs(&self.storage.segments.blobs, &self.storage.trees, trees).map_err(tree_error)
     }
 
-    /// Writes what is needed of some packs into a new one; nothing where there are none. Kind `Io` or `Damaged` where
-    /// a content can't be read, `Full` or `Io` where the disk refuses the pack.
+    /// Writes what is needed of some packs into a new one; `None` if there are none. Kind `Io` or `Damaged` if a
+    /// content can't be read, `Full` or `Io` if the disk refuses the pack.
     pub(in crate::memory) fn repack_files(
         &self,
         catalog: &Catalog,
@@ -400,7 +399,7 @@ impl<'a> Relocations<'a> {
         new
     }
 
-    /// Returns a tree that refers to the new places of its chunks; nothing where none moves.
+    /// Returns a tree that refers to the new places of its chunks; `None` if none moves.
     fn relocated_files(&mut self, old: &Tree) -> Option<Tree> {
         let sealed = old.is_unsealed().then(|| self.tree_sealer.sealed_tree(old));
         match &mut self.tree_relocator {
@@ -409,7 +408,7 @@ impl<'a> Relocations<'a> {
         }
     }
 
-    /// Returns where a row is now; nothing where it did not move.
+    /// Returns where a row is now; `None` if it did not move.
     fn new_row(&self, row: &Row) -> Option<Row> {
         self.sealed.iter().find_map(|sealed| {
             let number = match row {

@@ -20,10 +20,10 @@ const FILE_STATES_MAX: usize = 8192;
 const OUTDATED_ONE_IN: usize = 4;
 
 impl Catalog {
-    /// Writes the earlier states that are in no file yet into one, with those of the newest file while that is small, and without
-    /// those that are outdated; returns whether there are files that are not in use any more. All states are sealed.
-    /// Fails where a file of states can't be read or written. This catalog lacks the states that are in no file then,
-    /// so work on a clone.
+    /// Writes the earlier states that are in no file yet into one, with those of the newest file while that is small,
+    /// and without those that are outdated; returns whether there are files that are not in use any more. All states
+    /// are sealed. Fails if a file of states can't be read or written. This catalog lacks the states that are in no
+    /// file then, so work on a clone.
     pub(in crate::memory) fn write_retained(&mut self, blobs: &BlobStore) -> Result<bool, Error> {
         let (outdated, excess) = (self.retained.outdated.clone(), self.retained.excess.clone());
         let mut files = self.retained.files.to_vec();
@@ -120,8 +120,7 @@ impl Catalog {
     }
 
     /// Returns the earlier states that need not stay. Where several files hold a state, the newest decides, which is
-    /// also the one that is found: only it may be pinned. Kind `Io` or `Damaged` where a file of states can't be
-    /// read.
+    /// also the one that is found: only it may be pinned. Kind `Io` or `Damaged` if a file of states can't be read.
     pub(in crate::memory) fn outdated_states(&self, now: Time) -> Result<HashSet<StateKey>, Error> {
         let (mut newer, mut outdated, mut seen) = (NewerStates::default(), HashSet::new(), HashSet::new());
         let recent = std::iter::once_with(|| Ok(self.retained.recent_infos()));
@@ -150,8 +149,8 @@ impl Catalog {
     }
 }
 
-/// Returns the states of a file. None where it, or a segment that they name, is damaged: the file stays as it is then, since
-/// that is not a reason to seal nothing. Fails where the disk refuses.
+/// Returns the states of a file. `None` if it, or a segment that they name, is damaged: the file stays as it is then,
+/// since that is not a reason to seal nothing. Fails if the disk refuses.
 fn read_undamaged(file: &StateFile) -> Result<Option<BTreeMap<StateKey, RetainedState>>, Error> {
     match file.read_all().map_err(Error::from) {
         Err(error) if error.kind() == Kind::Damaged => {
@@ -162,8 +161,8 @@ fn read_undamaged(file: &StateFile) -> Result<Option<BTreeMap<StateKey, Retained
     }
 }
 
-/// Tells whether a seal reads so many states and writes them again, together with newer ones: not many for few, so that each is
-/// written again only some ten times.
+/// Returns whether a seal reads so many states and writes them again, together with newer ones: not many for few, so
+/// that each is written again only some ten times.
 fn is_worth_merging(states: usize, newer: usize) -> bool {
     states <= MERGED_STATES_MIN.max(2 * newer) && states + newer <= MERGED_STATES_MAX
 }

@@ -64,7 +64,7 @@ impl ScrubTarget {
         ScrubTarget { bytes: derived.file_bytes(), file: WeakFile::Derived(Arc::downgrade(derived)) }
     }
 
-    /// Checks a block; nothing behind the last one, and where nobody uses the file any longer.
+    /// Checks a block; nothing after the last one, and where nobody uses the file any longer.
     fn recheck(&self, block: u64) -> Option<Result<u64, SegmentError>> {
         match &self.file {
             WeakFile::Segment(segment) => segment.upgrade()?.recheck(block),
@@ -86,7 +86,7 @@ impl Scrubber {
         self.0.0.lock().progress
     }
 
-    /// Returns a number that grows as the work goes on, by which a cached `status` is told to be outdated.
+    /// Returns a number that grows as the work goes on: a cached `status` with a smaller one is outdated.
     pub(in crate::memory) fn change_count(&self) -> u64 {
         self.0.0.lock().change_count
     }

@@ -67,7 +67,7 @@ struct MaintenanceWork {
     is_idle: bool,
 }
 
-/// Tells when long writes pause: what is sealed while more of them come takes time and memory from who writes.
+/// Returns when long writes pause: what is sealed while more of them come takes time and memory from who writes.
 #[derive(Default)]
 struct WriteQuiescence {
     /// Bytes of long writes at the last look: as many now mean that nobody writes.
@@ -111,7 +111,7 @@ impl MaintenanceThread {
         });
     }
 
-    /// Waits for a request; returns what to do, or nothing when the thread shall end.
+    /// Waits for a request; returns what to do, or `None` if the thread shall end.
     fn wait_for_work(&self, idle_interval: Duration) -> Option<MaintenanceWork> {
         let mut requests = self.0.0.lock();
         requests.is_busy = false;
@@ -135,7 +135,7 @@ impl MaintenanceThread {
         drop(self.0.1.wait_while(requests, sealing));
     }
 
-    /// Tells whether the thread was told to end, as long work asks between its parts.
+    /// Returns whether the thread was told to end, as long work asks between its parts.
     pub(in crate::memory) fn is_stopping(&self) -> bool {
         self.0.0.lock().stop
     }
@@ -173,21 +173,21 @@ impl DiskBeforeSeal {
 }
 
 impl Memory {
-    /// Moves everything unsealed into segments now, and returns when that is durable. Small segments are written again
-    /// with it. On a full disk it is tried again with the reserve. Kind `Full` where that is too little: what was not
+    /// Writes everything unsealed into segments, and returns once that is durable. Small segments are merged in
+    /// passing. On a full disk it is tried again with the reserve. Kind `Full` if that is not enough: what was not
     /// sealed stays in the journal.
     pub fn seal(&self) -> Result<(), Error> {
         self.seal_and_compact(&Compaction::Small)
     }
 
-    /// Like [`Memory::seal`], and says which segments are compacted. Fails as that does.
+    /// Like [`Memory::seal`], and says which segments are compacted. Fails like [`Memory::seal`].
     pub(in crate::memory) fn seal_and_compact(&self, compaction: &Compaction) -> Result<(), Error> {
         self.commit_all_pending()?;
         self.seal_locked(&mut self.storage.manifest.lock(), compaction).map(drop)
     }
 
     /// Like [`Memory::seal_and_compact`], for a caller that holds the lock of `storage.manifest`; returns the catalog
-    /// that the new manifest names. On a full disk it uses the reserve. Fails as [`Memory::seal`] does.
+    /// that the new manifest names. On a full disk it uses the reserve. Fails like [`Memory::seal`].
     pub(super) fn seal_locked(&self, stored: &mut StoredManifest, compaction: &Compaction) -> Result<Catalog, Error> {
         let before = DiskBeforeSeal::read(self)?;
         let mut sealed = self.seal_once(stored, compaction, self.spare_bytes());

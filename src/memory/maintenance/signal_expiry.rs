@@ -21,7 +21,7 @@ const RETRY_DELAY_NANOS: i64 = 1_000_000_000;
 
 #[derive(Default)]
 struct ExpiryRequests {
-    /// When the next signal ends, or something is tried again; none where nothing is waited for.
+    /// When the next signal ends, or something is tried again; `None` if nothing is waited for.
     next: Option<Time>,
     /// Branches whose leases were lost since the thread last looked.
     lost: BTreeSet<BranchId>,

@@ -41,7 +41,7 @@ pub fn save(disk: &dyn Disk, segment: &Hash, metric: Metric, builder: &GraphBuil
     disk.rename(NEW_PATH, PATH)
 }
 
-/// Returns the builder whose work was kept; none where nothing was, it is damaged, or of another segment or metric.
+/// Returns the builder whose work was kept; `None` if nothing was, it is damaged, or of another segment or metric.
 pub fn resume<'a>(
     disk: &dyn Disk,
     segment: &Hash,
@@ -64,7 +64,7 @@ pub fn discard(disk: &dyn Disk) {
     }
 }
 
-/// Checks the file, where it is there. Fails with `Error::Damaged` where it is not what was written.
+/// Checks the file, where it is there. Fails with `Error::Damaged` if it is not what was written.
 pub fn verify(disk: &Arc<dyn Disk>, names: &[String]) -> Result<(), Error> {
     if names.iter().any(|name| name == PATH) && payload(&read_file(&**disk, PATH)?).is_none() {
         return Err(Error::damaged(format!("the file {PATH} is not what was written; remove it")));

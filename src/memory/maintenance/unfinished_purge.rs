@@ -5,7 +5,7 @@
 //!  quotes n, n × (entry, which of its decisions)
 //! ```
 //!
-//! It is there, durably, before the purge's entry is written, and goes when the bytes are gone. Where no entry `purge` is
+//! It is there, durably, before the purge's entry is written, and goes when the bytes are gone. If no entry `purge` is
 //! behind the one it names, there was no purge.
 
 use std::collections::BTreeSet;
@@ -75,7 +75,7 @@ impl UnfinishedPurge {
         put().map_err(|error| Error::io("what a purge is about to remove could not be noted", error))
     }
 
-    /// Reads it; none where no purge is under way. Kind `Damaged` where it is not what was written.
+    /// Reads it; `None` if no purge is under way. Kind `Damaged` if it is not what was written.
     pub fn read(disk: &dyn Disk) -> Result<Option<UnfinishedPurge>, Error> {
         let names = disk.list("").map_err(|error| Error::io("the store's folder could not be read", error))?;
         if !names.iter().any(|name| name == PATH) {
@@ -89,8 +89,8 @@ impl UnfinishedPurge {
         UnfinishedPurge::from_bytes(payload).map(Some).map_err(|_| damaged())
     }
 
-    /// Removes it: the purge is finished, or was never done. Fails with `Error::Disk` where the disk refuses; none that
-    /// is there is not an error.
+    /// Removes it: the purge is finished, or was never done. Fails with `Error::Disk` if the disk refuses; none that is
+    /// there is not an error.
     pub fn remove(disk: &dyn Disk) -> Result<(), Error> {
         let gone = remove_if_exists(disk, PATH).and_then(|()| disk.sync_dir(""));
         gone.map_err(|error| Error::io("the note of a finished purge could not be removed", error))

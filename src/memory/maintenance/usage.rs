@@ -25,7 +25,7 @@ pub(in crate::memory) struct FileUsage {
 }
 
 impl FileUsage {
-    /// Returns about how many bytes would be free if it were written again; 0 where all of it is needed.
+    /// Returns about how many bytes would be free if it were written again; 0 if all of it is needed.
     pub fn freed_bytes(&self) -> u64 {
         self.length_bytes.saturating_sub(self.needed_bytes)
     }
@@ -56,7 +56,7 @@ impl RetainedBytes {
         self.branches.lock().iter().filter(|(id, _)| is_below(**id)).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns a number that grows when any of them changes, by which a cached `status` is told to be outdated.
+    /// Returns a number that grows when any of them changes: a cached `status` with a smaller one is outdated.
     pub fn change_count(&self) -> u64 {
         self.change_count.load(Ordering::Acquire)
     }
@@ -116,9 +116,9 @@ fn share_out(catalog: &Catalog, infos: &[StateInfo], bytes: u64, shares: &mut Ha
 }
 
 impl Memory {
-    /// Marks what a catalog needs of each segment and pack that it reaches, and notes what retained states alone
-    /// hold. What several branches retain counts for one of them. A damaged pack is left out. Kind `Io` or `Damaged`
-    /// where a file of states or a pack can't be read.
+    /// Marks what a catalog needs of each segment and pack that it reaches, and notes what retained states alone hold.
+    /// What several branches retain counts for one of them. A damaged pack is left out. Kind `Io` or `Damaged` if a
+    /// file of states or a pack can't be read.
     pub(in crate::memory) fn file_usage(&self, catalog: &Catalog) -> Result<Vec<FileUsage>, Error> {
         let mut marks = LiveSet::default();
         marks.mark_counting_bytes(catalog.branches.values().flat_map(|branch| {

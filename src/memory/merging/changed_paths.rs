@@ -13,10 +13,10 @@ use crate::memory::command::merge_verb::MergeVerb;
 use crate::merge::gate::ChangedPath;
 use crate::workspace::{FileNode, TreeDifference};
 
-/// Returns what differs between two states; none where more than `limit` records or paths differ.
+/// Returns what differs between two states; `None` if more than `limit` records or paths differ.
 ///
-/// A renamed file is at both of its names. A directory that came or went with what is in it is not named. Records
-/// come first, by id, then files, by path. Kind `Io` or `Damaged` where a version of a record can't be read.
+/// A renamed file is at both of its names. A directory that came or went with what is in it is not named. Records come
+/// first, by id, then files, by path. Kind `Io` or `Damaged` if a version of a record can't be read.
 pub fn changed_paths(
     before: &BranchVersion,
     after: &BranchVersion,
@@ -41,8 +41,8 @@ pub fn changed_paths(
     Ok(Some(records.chain(files).collect()))
 }
 
-/// Returns the first records and files that differ between what the branch that receives was and is; directories are
-/// not named. There are 20 at most. [`PlanError::Exceeded`] where more than `limit` differ.
+/// Returns the first records and files that a merge changes in the receiving branch, at most 20. Directories are not
+/// named. [`PlanError::Exceeded`] if more than `limit` differ.
 pub fn first_items(
     (before, after): (&BranchVersion, &BranchVersion),
     (merge, records): (MergeVerb, &RecordMerge),

@@ -17,7 +17,7 @@ use crate::object::Hash;
 use crate::sync::Mutex;
 use crate::workspace::{FileKind, FileNode, Tree};
 
-/// A conflict as it was shown: who writes its file after that resolves it.
+/// A conflict as it was shown: a later write to its file resolves it.
 #[derive(Clone)]
 pub(in crate::memory) struct ConflictAck {
     /// The kind of merge whose conflict it is.

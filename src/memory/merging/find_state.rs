@@ -14,7 +14,7 @@ use crate::object::Time;
 /// A state that a revision names: where it is taken from, and since when the branch had it.
 #[derive(Clone, Debug)]
 pub struct FoundState {
-    /// Where it is taken from: a checkpoint where one is of that entry, else what is kept of the entry.
+    /// Where it is read from: a checkpoint of that entry if there is one, else its retained state.
     pub source: StateSource,
     /// The entry that the revision leads to, behind which the branch had the state.
     entry: u64,
@@ -22,8 +22,7 @@ pub struct FoundState {
 }
 
 impl FoundState {
-    /// Returns what the result of a verb says of it: `entry`, `time` and `checkpoint`, the label, null where it is
-    /// none.
+    /// Returns what the result of a verb says of it: `entry`, `time` and `checkpoint`, the label, null if it is none.
     pub fn to_json(&self) -> Value {
         let label = self.source.label().map(|label| &**label);
         json!({ "entry": self.entry, "time": self.time.to_string(), "checkpoint": label })
@@ -31,10 +30,10 @@ impl FoundState {
 }
 
 impl Memory {
-    /// Finds the state of a branch that a revision names.
+    /// Finds the state of a branch that a revision names: a checkpoint, an entry or a time.
     ///
-    /// Kind `NotFound`, by code: `no_such_checkpoint`; `no_such_state` for what lies before the branch was made, in the future or
-    /// outside of its lineage; `not_kept`.
+    /// Kind `NotFound`, with the code `no_such_checkpoint`; `no_such_state` for a time or entry before the branch was
+    /// made, in the future, or of another branch; or `not_kept` if it is past `config/keep`.
     pub fn find_state(&self, branch: BranchId, revision: &Revision) -> Result<FoundState, Error> {
         let search = StateSearch::new(self, branch)?;
         let branch = &search.branch;
@@ -65,11 +64,11 @@ impl Memory {
 }
 
 impl Memory {
-    /// Finds the last state of a child that was discarded or merged, by its name, of several the latest, or by the entry that ended
-    /// it.
+    /// Finds the last state of a child branch that was discarded or merged, by its name (of several the latest) or by
+    /// the entry that ended it.
     ///
-    /// Root and whoever owned it find it, and for a merged one the branch's owner; code `no_such_state` for others. Code
-    /// `not_kept` where it is past `config/keep`. Fails with `Gone` where the branch itself has ended.
+    /// Root and its former owner find it, and a merged one also the owner of `branch`; for all others there is none:
+    /// code `no_such_state`. Code `not_kept` if it is past `config/keep`, kind `Gone` if `branch` has ended.
     pub fn find_ended(&self, who: &Actor, branch: BranchId, name: &str) -> Result<FoundState, Error> {
         let catalog = self.catalog().clone();
         let mut found = ended_children(&catalog, who, catalog.branch(branch)?);
@@ -86,7 +85,7 @@ impl Memory {
 /// Children of a branch that have ended and are listed at once, at most.
 const LISTED_MAX: usize = 1_000;
 
-/// Goes through the children of a branch that have ended, as far as a user may find them, the latest first.
+/// Iterates over the children of a branch that have ended, as far as a user may find them, the latest first.
 fn ended_children<'a>(
     catalog: &'a Catalog,
     who: &'a Actor,
@@ -99,9 +98,9 @@ fn ended_children<'a>(
 }
 
 impl Memory {
-    /// Returns the children of a branch that were discarded or merged and that a user may bring back, the latest first, at most
-    /// 1,000: name, entry that ended it, owner, and when it was made and ended. Fails only with `Gone`, where the
-    /// branch itself has ended.
+    /// Returns the child branches that were discarded or merged and that the caller may bring back, the latest first,
+    /// at most 1,000. Each is an object with its name, the entry that ended it, its owner, and when it was made and
+    /// ended. Fails only with `Gone`, if `branch` has ended.
     pub fn ended_children(&self, who: &Actor, branch: BranchId) -> Result<Vec<Value>, Error> {
         let catalog = self.catalog().clone();
         let line = |(entry, ended): (&u64, &Arc<EndedBranch>)| {
@@ -134,7 +133,7 @@ pub(in crate::memory) struct StateSearch<'a> {
 }
 
 impl<'a> StateSearch<'a> {
-    /// Begins a search in a branch as it is now. Fails with `Error::Gone` where it has ended.
+    /// Begins a search in a branch as it is now. Fails with `Error::Gone` if it has ended.
     pub fn new(memory: &'a Memory, branch: BranchId) -> Result<StateSearch<'a>, Error> {
         let catalog = memory.catalog().clone();
         let branch = catalog.branch_ref(branch)?.clone();
@@ -197,7 +196,7 @@ impl<'a> StateSearch<'a> {
         StateOutcome::Found(FoundState { source: StateSource::Entry(kept.key.1), entry, time: kept.time })
     }
 
-    /// Returns the entry that gave the branch the state that it has behind an entry; none where that was moved out.
+    /// Returns the entry that gave the branch the state that it has behind an entry; `None` if that was moved out.
     fn last_change(&self, signed: Arc<SignedEntry>) -> Result<Option<u64>, Error> {
         if self.changes_state(&signed.entry) {
             return Ok(Some(signed.entry.seq));
@@ -205,8 +204,8 @@ impl<'a> StateSearch<'a> {
         Ok(self.change_before(signed.entry.seq)?.map(|change| change.entry.seq))
     }
 
-    /// Returns the last entry before another that gave the branch another state; none where that was moved out, or
-    /// the branch was made after it. Kind `Io` or `Damaged` where the history can't be read.
+    /// Returns the last entry before another that gave the branch another state; `None` if that was moved out, or the
+    /// branch was made after it. Kind `Io` or `Damaged` if the history can't be read.
     pub fn change_before(&self, seq: u64) -> Result<Option<Arc<SignedEntry>>, Error> {
         // Steps of a branch include entries that changed no content, such as settings, and these are walked over.
         let mut at = seq;
@@ -222,12 +221,12 @@ impl<'a> StateSearch<'a> {
         }
     }
 
-    /// Tells whether an entry is one of the branch's own, or a merge or promote of a child into it.
+    /// Returns whether an entry is one of the branch's own, or a merge or promote of a child into it.
     fn involves_branch(&self, entry: &Entry) -> bool {
         entry.branch_id == self.branch.id.0 || (entry.parent_id == self.branch.id.0 && entry.merges_into_parent())
     }
 
-    /// Tells whether an entry gave the branch another state, as [`Entry::changes_state`] says.
+    /// Returns whether an entry gave the branch another state, as [`Entry::changes_state`] says.
     pub fn changes_state(&self, entry: &Entry) -> bool {
         entry.changes_state(self.branch.id.0)
     }

@@ -38,7 +38,7 @@ struct GateCheck<'a> {
 pub struct RequirementStatus {
     /// The line of `config/gate`, as it was written there.
     pub condition: Arc<str>,
-    /// What is missing and who could give it, in words; none where it is met.
+    /// What is missing and who could give it, in words; `None` if it is met.
     pub missing: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl GateCheck<'_> {
         all.filter(move |(uid, review)| counts(**uid, review)).map(|(uid, review)| (*uid, review))
     }
 
-    /// Returns what is missing, and who could give it; none where the requirement is met.
+    /// Returns what is missing, and who could give it; `None` if the requirement is met.
     fn missing(&self, requirement: Requirement) -> Option<String> {
         match requirement {
             Requirement::Summary => {
@@ -126,8 +126,8 @@ pub fn check_gate(catalog: &Catalog, plan: &MergePlan, summary: SummaryCheck, no
     Ok(gate_check(catalog, plan, summary, now)?.check()?)
 }
 
-/// Returns what the gate asks for beyond what the merge does, and what of it is missing. Empty where it asks for
-/// nothing. Fails with `Error::Gone` where the branch or its parent has ended since it was planned.
+/// Returns what the gate asks for beyond what the merge does, and what of it is missing. Empty if it asks for nothing.
+/// Fails with `Error::Gone` if the branch or its parent has ended since it was planned.
 pub fn requirements(
     catalog: &Catalog,
     plan: &MergePlan,
@@ -156,7 +156,7 @@ fn gate_check<'a>(
 impl Memory {
     /// Looks whether a branch's agent has written to the shared log since the branch got its base, where a gate asks
     /// for that. It costs what was written since, and holds no lock. Where none asks, none is found. Fails with
-    /// `Error::Gone` where the branch, its parent or its log has ended, and where an entry of the log can't be read.
+    /// `Error::Gone` if the branch, its parent or its log has ended, or if an entry of the log can't be read.
     pub(in crate::memory) fn find_summary(&self, branch: BranchId) -> Result<SummaryCheck, Error> {
         let catalog = self.catalog().clone();
         let child = catalog.branch(branch)?;

@@ -113,7 +113,7 @@ pub struct Integration {
     pub merged: Arc<BranchVersion>,
     /// The head of the child's state; for a revert that of the state before the entries.
     pub child_head: Hash,
-    /// The branch's own state after a promote; none for all others.
+    /// The branch's own state after a promote; `None` for all others.
     pub promoted: Option<Arc<BranchVersion>>,
     /// The branch's base after a revert, where that changes.
     pub base: Option<Arc<BranchVersion>>,
@@ -133,7 +133,7 @@ pub struct Integration {
 
 impl Integration {
     /// Applies an outcome from the log. Nothing is decided here: whatever a later release would decide, the result is
-    /// the one that was recorded. Kind `Damaged` where what the outcome refers to is not there.
+    /// the one that was recorded. Kind `Damaged` if what the outcome refers to is not there.
     pub fn replay(
         context: &MergeContext<'_>,
         branch: BranchId,
@@ -185,7 +185,7 @@ impl Integration {
     }
 
     /// Returns the entry and what changes in the catalog. Kind `NotEmpty` for the merge of a branch with child
-    /// branches; it also fails where a root branch has no parent.
+    /// branches; it also fails if a root branch has no parent.
     pub fn prepare(self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch)?;
         let parent = if self.merge.is_revert() { branch } else { catalog.parent(branch)? };

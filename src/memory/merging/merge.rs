@@ -22,7 +22,7 @@ use crate::memory::{Actor, BranchEvent, Error, Kind, Memory, MergeError};
 use crate::object::Hash;
 use crate::sync::Deadline;
 
-/// How often a plan is made again before the merge fails with `parent_moves`.
+/// How many times a plan is made again before the merge fails with `parent_moves`.
 pub(in crate::memory) const PLAN_ROUNDS_MAX: usize = 10;
 /// Most records and paths of a merge that is planned under the lock: some milliseconds.
 pub(in crate::memory) const PLANNED_UNDER_LOCK_MAX: usize = 512;
@@ -33,14 +33,14 @@ pub(in crate::memory) const REVALIDATED_UNDER_LOCK_MAX: usize = 4096;
 /// Most bytes of contents that are merged under the lock when a plan is brought up to date.
 const REVALIDATED_UNDER_LOCK_BYTES_MAX: u64 = 1 << 20;
 
-/// How a merge is done; by default without a deadline, by whatever plan, and without a note.
+/// How a merge is done; by default without a deadline, with any plan, and without a note.
 #[derive(Clone, Debug, Default)]
 pub struct MergeOptions {
-    /// How long the caller can wait; none waits for as long as it takes.
+    /// How long the caller can wait; `None`, the default, has no limit.
     pub deadline: Option<Deadline>,
-    /// The plan that it has to have, by the hash that a dry run returned; none for any.
+    /// The hash of the expected plan, from a dry run; `None`, the default, accepts any.
     pub plan: Option<Hash>,
-    /// What the entry is to say about it; empty, the default, for nothing.
+    /// A note for its entry; empty by default.
     pub note: Arc<str>,
 }
 
@@ -62,11 +62,12 @@ enum MergeAttempt {
 }
 
 impl Memory {
-    /// Merges, promotes or pulls. With `dry_run` nothing is merged, and what prevents it is in
-    /// the outcome; otherwise it is the error, and the refusal is an entry of the lineage. Either way
-    /// what was written to files until now becomes an entry first.
+    /// Merges, promotes or pulls, in one entry. Files that were written but not committed get an entry first.
     ///
-    /// Kind `Busy` where the parent changes faster than the merge can be worked out (`parent_moves`).
+    /// With `dry_run` nothing is merged, and what prevents the merge is in [`MergeResult::blockers`]. Without it that
+    /// is the error, and the refusal is an entry of the lineage: kind `Conflict` for conflicts that wait for a
+    /// decision, `Refused` for a gate. Kind `Busy`, code `parent_moves`, if the parent changes faster than the merge
+    /// can be planned.
     pub fn merge(&self, who: &Actor, branch: BranchId, merge: MergeVerb, dry_run: bool) -> Result<MergeResult, Error> {
         if dry_run {
             self.dry_run(who, branch, merge, None)
@@ -75,9 +76,9 @@ impl Memory {
         }
     }
 
-    /// Like [`Memory::merge`], with options. Kind `Busy`, code `merge_too_long`, where it is not worked out until the deadline:
-    /// that goes on in the background, for the next try. Kind `Busy`, code `plan_changed`, and nothing happens, where
-    /// the plan is another one than was asked for.
+    /// Like [`Memory::merge`], with options. Kind `Busy`, code `merge_too_long`, if planning takes longer than the
+    /// deadline; it continues in the background for the next try. Kind `Busy`, code `plan_changed`, if the plan is not
+    /// the expected one. Nothing is merged in either case.
     pub fn merge_with(
         &self,
         who: &Actor,
@@ -222,8 +223,9 @@ impl Memory {
         }
     }
 
-    /// Returns what a merge would do. What would refuse it is in [`MergeResult::blockers`] and no error: conflicts, a
-    /// rule, a gate, files that are in use, and a plan that was wanted and is another now.
+    /// Returns what a merge would do. What prevents it is in [`MergeResult::blockers`] and not an error: conflicts, a
+    /// rule, a gate, files that are in use, and a plan other than `expected_plan`. Fails with `Gone` if the branch has
+    /// ended, and if what it compares can't be read.
     pub fn dry_run(
         &self,
         who: &Actor,
@@ -285,7 +287,7 @@ impl Memory {
 
     /// Returns the plan of a merge of this moment, made here if it is small. A larger one is made in the background,
     /// and waited for. Fails with `BranchError::NoParent` for a merge, promote or pull of a root branch, with
-    /// `Error::Gone` where one of the two has ended, and where what differs can't be read.
+    /// `Error::Gone` if one of the two has ended, or if what differs can't be read.
     pub(in crate::memory) fn plan_for(
         &self,
         who: &Actor,

@@ -40,7 +40,7 @@ pub struct MergeContext<'a> {
 }
 
 impl<'a> MergeContext<'a> {
-    /// Returns the context of a log record, with the time at which that was planned.
+    /// Returns the context of a log record, with the time at which it was planned.
     pub fn new(context: &PlanContext<'a>, log_record: &LogRecord) -> MergeContext<'a> {
         MergeContext { catalog: context.catalog, packs: context.packs, time: log_record.planned }
     }
@@ -63,7 +63,7 @@ pub struct MergePlan {
     files: Arc<FilePlan>,
     /// Everything that both sides changed: records by id, then files by path.
     pub both_changed: Vec<Decision>,
-    /// The state that the branch gets that receives, as long as both are as they were.
+    /// The new state of the receiving branch, valid while both branches are unchanged.
     pub merged: Arc<BranchVersion>,
     /// What turns the files of the branch that receives into the merged ones, as the log holds them.
     patch: Arc<TreePatch>,
@@ -74,7 +74,7 @@ pub struct MergePlan {
     base_outcome: BaseOutcome,
     /// How many records are put and deleted and how many files change in the branch that receives.
     pub counts: Counts,
-    /// What the rules of the parent forbid; none where they forbid nothing, or were not asked.
+    /// What the rules of the parent forbid; `None` if they forbid nothing, or were not asked.
     pub rule_refusal: Option<Error>,
     /// What the gate of the parent finds in what it changes; empty for pulls and reverts.
     findings: GateFindings,
@@ -82,7 +82,7 @@ pub struct MergePlan {
     pub not_merged: Vec<Arc<str>>,
     /// The first records and files that change in the branch that receives.
     items: Vec<Arc<str>>,
-    /// The hash of what it takes and decides, which `plan` names; it depends neither on times nor on who merges.
+    /// The hash of what the merge takes and decides, as in `plan`. It depends neither on times nor on who merges.
     pub hash: Hash,
 }
 
@@ -94,8 +94,9 @@ pub fn check_no_children(branch: &Branch) -> Result<(), Error> {
     Err(BranchError::HasChildren { path: branch.path.to_string(), count: branch.children.len() }.into())
 }
 
-/// Returns the two branches that a merge brings together: a branch and its parent; for a revert the branch as it was before, and
-/// the branch. [`BranchError::NoParent`] for a root branch, [`Error::NotKept`] where a revert needs a state that is not kept.
+/// Returns the two branches that a merge brings together: a branch and its parent; for a revert the branch as it was
+/// before, and the branch. [`BranchError::NoParent`] for a root branch, [`Error::NotKept`] if a revert needs a state
+/// that is not kept.
 pub fn merged_branches(catalog: &Catalog, branch: BranchId, merge: MergeVerb) -> Result<(BranchRef, BranchRef), Error> {
     let branch = catalog.branch_ref(branch)?;
     Ok(match merge {
@@ -304,7 +305,7 @@ impl<'a> MergeSides<'a> {
 }
 
 impl MergePlan {
-    /// Works a merge out; [`PlanError::Exceeded`] where it takes more budget than that.
+    /// Plans a merge. [`PlanError::Exceeded`] if that takes more than the budget.
     pub fn new(
         context: MergeContext<'_>,
         branch: BranchId,
@@ -319,7 +320,7 @@ impl MergePlan {
         pair.finish(records, files, merge_budget)
     }
 
-    /// Returns whether nothing that it rests on has changed since, and this can be an entry of that time.
+    /// Returns whether the states it is based on are unchanged, and it can be an entry with that time.
     pub fn is_current(&self, catalog: &Catalog, time: Time) -> bool {
         let (Ok(child), Ok(parent)) = (catalog.branch(self.child.id), catalog.branch(self.parent.id)) else {
             return false;
@@ -345,7 +346,8 @@ impl MergePlan {
         planned.settings.merges_like(&present.settings)
     }
 
-    /// Works it out again for what has changed since, as far as possible, and else as a whole. [`PlanError::Exceeded`] beyond the budget.
+    /// Updates the plan for what has changed since, or plans again from the start. [`PlanError::Exceeded`] beyond the
+    /// budget.
     pub fn replan(
         &self,
         context: MergeContext<'_>,
@@ -378,24 +380,24 @@ impl MergePlan {
         pair.finish(records, files, merge_budget)
     }
 
-    /// Returns the branch that receives, and after it a promoted one, each with the files that it then has.
+    /// Returns the receiving branch, and after it a promoted one, each with its new files.
     pub fn replaced_files(&self) -> Vec<(&Branch, &Tree)> {
         let receiver = if self.merge == MergeVerb::Pull { &self.child } else { &self.parent };
         let promoted = self.promoted.iter().map(|(state, _)| (&*self.child, state.files()));
         [(&**receiver, self.merged.files())].into_iter().chain(promoted).collect()
     }
 
-    /// Returns the rules that it follows: those of the branch that receives.
+    /// Returns the rules that decide it: those of the receiving branch.
     pub fn rules(&self) -> &Rules {
         self.settings_branch().settings.rules()
     }
 
-    /// Returns the name of the strategy by which it decides conflicts: that of the branch that receives.
+    /// Returns the name of the strategy that decides conflicts: that of the receiving branch.
     pub fn strategy(&self) -> &'static str {
         self.settings_branch().settings.strategy().name()
     }
 
-    /// Returns the path of the branch that is merged, promoted, pulls or is reverted.
+    /// Returns the path of the branch that is merged, promoted or reverted, or that pulls.
     pub fn path(&self) -> Arc<str> {
         self.child.path.clone()
     }
@@ -422,12 +424,12 @@ impl MergePlan {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }
 
-    /// Returns what the gate of the parent finds in what it changes; reviews and summaries are no part of it.
+    /// Returns what the parent's gate says of the changes, apart from reviews and summaries.
     pub fn findings(&self) -> &GateFindings {
         &self.findings
     }
 
-    /// Tells whether the branch that receives it has a gate that is not open for it.
+    /// Returns whether the branch that receives it has a gate that is not open for it.
     pub fn is_gated(&self) -> bool {
         matches!(self.merge, MergeVerb::Merge | MergeVerb::Promote) && !self.parent.settings.gate().is_open()
     }
@@ -437,12 +439,12 @@ impl MergePlan {
         [self.child.state.head(), self.parent.state.head()]
     }
 
-    /// Returns why it can't be done: a rule, else open conflicts. None where it can; gates are asked by themselves.
+    /// Returns why it can't be done: a rule, else open conflicts. `None` if it can; gates are asked by themselves.
     pub fn obstacle(&self) -> Option<Error> {
         self.rule_refusal.clone().or_else(|| self.is_blocked().then(|| conflicts_error(self)))
     }
 
-    /// Fails with [`MergeError::PlanChanged`] where somebody wants the plan of another hash.
+    /// Fails with [`MergeError::PlanChanged`] if somebody wants the plan of another hash.
     pub fn check_hash(&self, expected: Option<Hash>) -> Result<(), Error> {
         match expected.filter(|expected| *expected != self.hash) {
             None => Ok(()),

@@ -14,27 +14,27 @@ use crate::object::Hash;
 /// What a merge, promote, pull or revert did, or would do.
 #[derive(Clone, Debug)]
 pub struct MergeResult {
-    /// `merged` or `reverted` where it was done; of a dry run `ready` or `blocked`.
+    /// `merged` or `reverted`; of a dry run `ready` or `blocked`.
     pub status: &'static str,
-    /// The name path of the branch that it was asked of, also where its parent receives.
+    /// The name path of the branch that was merged, promoted or pulled.
     pub branch: Arc<str>,
-    /// The strategy of the branch that receives, by which conflicts are decided.
+    /// The strategy that decides conflicts: that of the receiving branch.
     pub strategy: &'static str,
-    /// How many records are put and deleted and how many files change in the branch that receives.
+    /// How many records are put and deleted, and how many files change, in the receiving branch.
     pub counts: Counts,
-    /// The paths that a rule left out, each with `files/` in front.
+    /// The paths left out by a rule, each with `files/` in front.
     pub not_merged: Vec<Arc<str>>,
-    /// What both sides changed differently, whether it was decided or waits.
+    /// What both sides changed differently, decided or not.
     pub conflicts: Vec<Decision>,
-    /// Everything that prevents it; empty where it is done or can be.
+    /// Everything that prevents the merge; empty if nothing does.
     pub blockers: Vec<Error>,
-    /// The hash of what it takes and decides. It is the same while the other branch goes on without touching that.
+    /// The hash of all that the merge takes and decides. Changes elsewhere do not alter it.
     pub plan: Hash,
-    /// The head that results, or would, in the branch that receives.
+    /// The head of the receiving branch afterwards.
     pub head: Hash,
-    /// The entry's hash; none for a dry run.
+    /// The entry's hash; `None` for a dry run.
     pub entry: Option<Hash>,
-    /// The line for the `ctl` of the branch that received that takes it back; none for a dry run.
+    /// The line of `ctl` that takes it back, for the receiving branch; `None` for a dry run.
     pub undo: Option<String>,
     /// The entries that a revert takes back; none for anything else.
     pub reverted: Vec<RevertSummary>,
@@ -79,12 +79,12 @@ struct MergeResultLine<'a> {
 }
 
 impl MergeResult {
-    /// Returns whether something prevents it, which only a dry run returns instead of the error.
+    /// Returns whether something prevents the merge; only a dry run returns that as a result.
     pub fn is_blocked(&self) -> bool {
         !self.blockers.is_empty()
     }
 
-    /// Returns the result of this and of what followed: counts and lists of both, hashes and head of what followed.
+    /// Joins two results in order: the counts and lists of both, the hashes and head of the second.
     pub fn followed_by(mut self, next: MergeResult) -> MergeResult {
         let Counts { put, deleted, files } = next.counts;
         let sum = Counts {
@@ -103,7 +103,7 @@ impl MergeResult {
 
     /// Returns one line of JSON without its line end: an object of `status`, `branch`, `strategy`, the numbers `put`,
     /// `deleted` and `files`, the lists `not_merged`, `conflicts` and `blockers`, and the hashes `plan`, `head` and
-    /// `entry`, this one null where there is none. `undo` and `reverted` are left out where nothing is in them.
+    /// `entry`, this one null if there is none. `undo` and `reverted` are left out where nothing is in them.
     pub fn to_json(&self) -> String {
         let blocker = |error: &Error| {
             let Advice { code, hint, .. } = error.advice();

@@ -52,7 +52,7 @@ impl Default for Planner {
 }
 
 impl PlanJob {
-    /// Waits for the plan, without end where there is no deadline; nothing where it is not made until then.
+    /// Waits for the plan, without end where there is no deadline; `None` if it is not made until then.
     fn wait(&self, deadline: Option<Deadline>) -> Option<Result<SharedPlan, Error>> {
         let plan = self.plan.lock();
         let plan = match deadline {
@@ -136,7 +136,7 @@ impl Planner {
 impl Memory {
     /// Returns a plan that was up to date a moment ago, made in the background where there is none.
     ///
-    /// Kind `Busy`, code `merge_too_long`, where it is not made until the deadline; it will be found made later.
+    /// Kind `Busy`, code `merge_too_long`, if it is not made until the deadline; it will be found made later.
     pub(in crate::memory) fn plan_in_background(
         &self,
         who: &Actor,
@@ -192,8 +192,8 @@ fn make_plan(
 }
 
 impl Memory {
-    /// Resolves what was written of conflicts that were shown, in the background where there is a deadline. Kind `Busy`,
-    /// code `merge_too_long`, where it takes longer than that: it goes on, for the next try.
+    /// Resolves what was written of conflicts that were shown, in the background where there is a deadline. Kind
+    /// `Busy`, code `merge_too_long`, if it takes longer than that: it goes on, for the next try.
     pub(in crate::memory) fn resolve_written_until(
         &self,
         branch: BranchId,

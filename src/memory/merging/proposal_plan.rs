@@ -12,14 +12,14 @@ pub(in crate::memory) struct ProposalPlan {
     pub plan: MergePlan,
     /// The catalog of a moment after the plan was made, which has all approvals until then.
     pub catalog: Catalog,
-    /// Why it would be refused now; empty where it would not.
+    /// Why it would be refused now; empty if it would not.
     pub blockers: Vec<Error>,
     /// What the gate asks for beyond what the merge does, and what of it is missing.
     pub requirements: Vec<RequirementStatus>,
 }
 
 impl Memory {
-    /// Works out what a merge of a branch's proposal would do. Kind `NotFound` where it proposes nothing.
+    /// Works out what a merge of a branch's proposal would do. Kind `NotFound` if it proposes nothing.
     pub(in crate::memory) fn plan_proposal(&self, branch: BranchId) -> Result<MergePlan, Error> {
         let catalog = self.catalog().clone();
         let proposed = catalog.with_proposed_state(branch)?;
@@ -27,8 +27,7 @@ impl Memory {
     }
 
     /// As [`Memory::plan_proposal`], with all that prevents the merge and what its gate asks for. What prevents the
-    /// merge is not an error: it is returned. Fails where the branch proposes nothing, and where the plan can't be
-    /// made.
+    /// merge is not an error: it is returned. Fails if the branch proposes nothing, or if the plan can't be made.
     pub(in crate::memory) fn examine_proposal(&self, branch: BranchId) -> Result<ProposalPlan, Error> {
         // The catalog is read after the plan is made, so that approvals which came meanwhile count.
         let (plan, summary) = (self.plan_proposal(branch)?, self.find_summary(branch)?);

@@ -80,7 +80,7 @@ enum NameScope<'a> {
     Log(&'a str),
 }
 
-/// Takes a selection out of states, each distinct one once.
+/// Removes a selection from states, from each distinct one once.
 pub struct PurgePlan {
     branch: BranchId,
     selection: Arc<PurgeSelection>,
@@ -99,18 +99,18 @@ pub struct PurgePlan {
     time: Time,
 }
 
-/// What has something of the selection, as it is without it; what has nothing is not here.
+/// All that holds purged items, as it is without them.
 #[derive(Default)]
 pub struct PurgeEffects {
-    /// Branches as they are without it, in the place of those that had some.
+    /// The changed branches, each without the purged items.
     pub branches: Vec<BranchRef>,
-    /// Earlier states, and those that were in one file with them.
+    /// The changed earlier states, with all others of the same files.
     pub states: Vec<KeyedState>,
     /// Files of earlier states that are in `states` now.
     pub replaced_state_files: Vec<Hash>,
-    /// The branches that had something, now or earlier, also those that have ended.
+    /// The branches that held purged items, now or earlier, including those that have ended.
     pub holders: BTreeSet<BranchId>,
-    /// What went: an id, or a path with `files/` in front, and the hash of the version; zeros for a folder.
+    /// The purged versions: an id, or a path with `files/` in front, and the hash; zeros for a folder.
     pub versions: BTreeSet<(Arc<str>, Hash)>,
 }
 
@@ -153,9 +153,8 @@ impl PurgePlan {
         self.time
     }
 
-    /// Finds all branches that have something of it, and returns them as they are without it; the catalog stays as it is.
-    /// Fails with `Error::Gone` where the branch is not in the catalog, and with kind `Io` or `Damaged` where a state
-    /// can't be read.
+    /// Finds all branches with purged items, and returns them without those. The catalog does not change. Fails with
+    /// `Error::Gone` if the branch is not in the catalog, and with kind `Io` or `Damaged` if a state can't be read.
     pub fn find_affected(&mut self, catalog: &Catalog) -> Result<PurgeEffects, Error> {
         let root = catalog.branch(self.branch)?.root;
         if self.rewrite_count != catalog.rewrite_count {
@@ -185,8 +184,8 @@ impl PurgePlan {
         Ok(purged)
     }
 
-    /// Returns the entry, and what it changes in a catalog. Who is not privileged owns all that has something of it.
-    /// Fails as [`PurgePlan::find_affected`] does.
+    /// Returns the entry, and its changes of a catalog. A caller without privileges must own all branches with purged
+    /// items. Fails like [`PurgePlan::find_affected`].
     pub fn prepare(&mut self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let mut purged = self.find_affected(catalog)?;
         let branch = catalog.branch(self.branch)?;
@@ -272,7 +271,7 @@ impl PurgePlan {
         Ok(())
     }
 
-    /// Returns a state without it, and adds what went to `versions`; none where it has nothing of it.
+    /// Returns a state without it, and adds what went to `versions`; `None` if it has nothing of it.
     fn purge_shared_state(
         &mut self,
         before: &Arc<BranchVersion>,

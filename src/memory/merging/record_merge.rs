@@ -19,7 +19,7 @@ use crate::segment::{Row, SegmentError};
 /// parent has gone on hashes only the groups that hold one of its changes.
 const BATCH_RECORDS: usize = 1024;
 
-/// Gives the side chosen manually for a record; none where a version is not the one it was chosen for.
+/// Gives the side chosen manually for a record; `None` if a version is not the one it was chosen for.
 type Resolved<'a> = &'a dyn Fn(&Decision) -> Option<Side>;
 
 /// What becomes of one record that the child changed; without an action the parent's version stays.
@@ -48,7 +48,7 @@ pub struct RecordMerge {
 static TAKEN: Context = Context::new("engramfs 2026 merge plan records v1");
 
 impl RecordMerge {
-    /// Works out what becomes of the records. [`PlanError::Exceeded`] where the child changed more than the budget has.
+    /// Works out what becomes of the records. [`PlanError::Exceeded`] if the child changed more than the budget has.
     pub fn plan(
         sides: &Sides<'_>,
         child_receives: bool,
@@ -81,7 +81,7 @@ impl RecordMerge {
     }
 
     /// Works it out again for a parent that has gone on from `before`; it costs what the parent changed.
-    /// [`PlanError::Exceeded`] where that is more than the budget has.
+    /// [`PlanError::Exceeded`] if that is more than the budget has.
     pub fn replan(
         &self,
         before: &BranchVersion,
@@ -128,7 +128,7 @@ impl RecordMerge {
         Ok(hasher.finish())
     }
 
-    /// Returns a hash of what is taken and what was decided for each 1,024 records, in order of ids.
+    /// Returns one hash for every 1,024 records, in order of ids: of what is taken and decided for them.
     pub fn hashes(&self) -> impl Iterator<Item = &Hash> {
         self.hashes.iter()
     }
@@ -207,7 +207,7 @@ impl RecordMerge {
         self.counts
     }
 
-    /// Returns the ids of the records that change in a parent that receives, in order of those that the child changed.
+    /// Returns the ids of the records that change in a receiving parent, in the order of the child's changes.
     pub fn changed_ids(&self) -> impl Iterator<Item = &Arc<str>> {
         let changed = self.changes.iter().zip(&self.outcomes).filter(|(_, outcome)| outcome.action.is_some());
         changed.map(|(change, outcome)| {
@@ -216,7 +216,7 @@ impl RecordMerge {
         })
     }
 
-    /// Returns what became of each record that the child changed; none while one waits for a decision.
+    /// Returns the outcome of each record that the child changed; `None` while one waits for a decision.
     pub fn outcomes(&self) -> Option<RecordOutcomes> {
         let mut outcomes = RecordOutcomes::default();
         for planned in &self.outcomes {

@@ -63,12 +63,12 @@ struct ResolvedConflict {
 }
 
 impl Memory {
-    /// Resolves one conflict for as long as both sides stay as they are; what is written after that opens it again. Returns
-    /// the strategy of who would receive the merge where that, or a rule, decides otherwise: then it counts once they
-    /// leave the conflict to `manual`.
+    /// Chooses a side in one conflict: a record id, or `files/PATH`. The choice holds until either side changes. It
+    /// counts for merges under the strategy `manual`; if the receiving branch decides the conflict otherwise, by its
+    /// strategy or a rule, the name of that strategy is returned, and `None` if the choice counts now.
     ///
-    /// Kind `NotFound` where `id` is in no conflict, `Invalid` where what is in a directory keeps it from being resolved that way
-    /// (`folder_in_the_way`).
+    /// Kind `NotFound` if `id` is in no conflict. Kind `Invalid`, code `folder_in_the_way`, if what is in a directory
+    /// prevents the choice.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -169,9 +169,9 @@ impl Memory {
         found.ok_or_else(|| MergeError::NoConflict(id.to_string()).into())
     }
 
-    /// Resolves for the child what was written in a branch by who was shown that it is in conflict. Where that can't be
-    /// done the conflict stays open. Fails with `Error::ReadOnly` where nothing can be written, and where the plan of
-    /// one of the merges can't be made.
+    /// Resolves for the child what was written in a branch by who was shown that it is in conflict. If that can't be
+    /// done the conflict stays open. Fails with `Error::ReadOnly` if nothing can be written, or if the plan of one of
+    /// the merges can't be made.
     pub(in crate::memory) fn resolve_written(&self, branch: BranchId) -> Result<(), Error> {
         if self.read_only || !self.merging.acks.has_any(branch) {
             return Ok(());
@@ -257,8 +257,8 @@ impl Memory {
     }
 
     /// Plans a merge of one version of the catalog, whatever it takes, in turns with what else a user computes. It
-    /// knows no limit, and no rules are asked for who merges. Fails with `Error::Gone` where the branch or its parent
-    /// is not in that catalog, and where what differs can't be read.
+    /// knows no limit, and no rules are asked for whoever merges. Fails with `Error::Gone` if the branch or its parent
+    /// is not in that catalog, or if what differs can't be read.
     pub(in crate::memory) fn plan_whole(
         &self,
         catalog: &Catalog,
@@ -273,7 +273,7 @@ impl Memory {
         Ok(MergePlan::new(context, branch, merge, None, &merge_budget)?)
     }
 
-    /// Returns the branch above; none for a root branch and for one that has ended.
+    /// Returns the branch above; `None` for a root branch and for one that has ended.
     pub(in crate::memory) fn parent_branch(&self, branch: BranchId) -> Option<BranchId> {
         self.catalog().branches.get(&branch).and_then(|branch| branch.parent)
     }

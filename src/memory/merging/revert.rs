@@ -19,8 +19,8 @@ use crate::merge::Action;
 use crate::merge::files::{FileMerge, GuardScope, MergeTrees, ReaderGuard, Rules, plan_files};
 use crate::workspace::Tree;
 
-/// Returns a branch as it was before some entries, with what it was behind them as its base. [`Error::NotKept`] where
-/// one of the two states is past `config/keep`.
+/// Returns a branch as it was before some entries, with its state after them as the base. [`Error::NotKept`] if one of
+/// the two states is past `config/keep`.
 pub(super) fn branch_before(
     catalog: &Catalog,
     branch: &BranchRef,
@@ -36,7 +36,7 @@ pub(super) fn branch_before(
     Ok(before)
 }
 
-/// Returns the bases that a branch had before and after some entries; nothing where they did not change it.
+/// Returns the bases that a branch had before and after some entries; `None` if they did not change it.
 fn bases(
     catalog: &Catalog,
     branch: &Branch,
@@ -50,7 +50,7 @@ fn bases(
 /// Returns the base that a branch gets when entries are taken back, and how it comes about. What they brought into the base goes
 /// from it, too: a later merge would else take away what the branch never decided to delete.
 ///
-/// [`PlanError::Exceeded`] where more than `limit` records or paths differ.
+/// [`PlanError::Exceeded`] if more than `limit` records or paths differ.
 pub(super) fn base_before(
     context: MergeContext<'_>,
     branch: &Branch,
@@ -76,8 +76,8 @@ pub(super) fn base_before(
     Ok((Some(Arc::new(base)), BaseOutcome::Patched(Arc::new(patch))))
 }
 
-/// Returns the base that a recorded outcome leads to; none where it stays. Kind `Damaged` where the outcome changes a
-/// base that the entries did not change.
+/// Returns the base that a recorded outcome leads to; `None` if it stays. Kind `Damaged` if the outcome changes a base
+/// that the entries did not change.
 pub(super) fn replayed_base(
     context: &MergeContext<'_>,
     branch: &Branch,
@@ -126,11 +126,11 @@ impl RevertTarget {
 }
 
 impl Memory {
-    /// Takes back what an entry did to a branch, and keeps what came later, as one new entry; with `dry_run` nothing is done, and
-    /// what prevents it is in the outcome. Conflicts and options are as in [`Memory::merge_with`].
+    /// Takes back what one entry did to a branch, as a new entry; later changes stay. With `dry_run` nothing is done,
+    /// and what prevents it is in [`MergeResult::blockers`]. Conflicts and options are those of [`Memory::merge_with`].
     ///
-    /// Code `not_revertible` for anything but an entry that changed the content of the branch, `not_kept` where the state before
-    /// it or after it is past `config/keep`. Else it fails as [`Memory::merge_with`] does.
+    /// Code `not_revertible` if the entry did not change the branch's content, `not_kept` if the state before or after
+    /// it is past `config/keep`. Otherwise fails like [`Memory::merge_with`].
     pub fn revert(
         &self,
         who: &Actor,
@@ -143,7 +143,7 @@ impl Memory {
         self.revert_entries(who, branch, &target, options, dry_run)
     }
 
-    /// Takes entries back, or tells what that would come to. Fails as `Memory::merge_with` and `Memory::dry_run` do.
+    /// Takes entries back, or tells what that would come to. Fails like `Memory::merge_with` and `Memory::dry_run`.
     pub(super) fn revert_entries(
         &self,
         who: &Actor,

@@ -28,7 +28,7 @@ pub(in crate::memory) struct RollBackBranch {
     pub branch: BranchId,
     /// The state that it goes back to, of its own lineage.
     pub source: StateSource,
-    /// The patterns and what was worked out; none where the whole branch goes back.
+    /// The patterns and what was worked out; `None` if the whole branch goes back.
     pub files: Option<FilesOutcome>,
 }
 
@@ -93,7 +93,7 @@ pub struct RollbackPlan {
     source: StateSource,
     /// The entry of the source: another checkpoint may get its label meanwhile.
     source_seq: u64,
-    /// For some files only: the patterns, and what is done to those. None where the whole branch goes back.
+    /// For some files only: the patterns, and what is done to those. `None` if the whole branch goes back.
     files: Option<FilesOutcome>,
     state: BranchVersion,
     /// The base that the branch gets back, where it had another one: a merge then deletes nothing that a pull had brought.
@@ -104,9 +104,9 @@ pub struct RollbackPlan {
 }
 
 impl RollbackPlan {
-    /// Works out the state that a branch goes back to; with `patterns` only files at these paths do.
+    /// Plans a rollback of a branch to a state; with `patterns` only of the files that match.
     ///
-    /// [`PlanError::Exceeded`] where more than `limit` records or paths differ.
+    /// [`PlanError::Exceeded`] if more than `limit` records or paths differ.
     pub fn new(
         context: MergeContext<'_>,
         branch: BranchId,
@@ -143,7 +143,7 @@ impl RollbackPlan {
         })
     }
 
-    /// Applies the outcome of a rollback of files from the log. [`Error::NoCheckpoint`] or [`Error::NotKept`] where its
+    /// Applies the outcome of a rollback of files from the log. [`Error::NoCheckpoint`] or [`Error::NotKept`] if its
     /// source is not there.
     pub fn replay(
         context: MergeContext<'_>,
@@ -180,12 +180,12 @@ impl RollbackPlan {
         RollBackBranch { branch: self.branch.id, source: self.source.clone(), files: self.files.clone() }
     }
 
-    /// Returns the branch as it was, and the files that it then has.
+    /// Returns the branch before the rollback, and its files after it.
     pub fn replaced_files(&self) -> (&Branch, &Tree) {
         (&self.branch, self.state.files())
     }
 
-    /// Returns whether branch and source are as they were, in the same files, and this can be an entry of that time.
+    /// Returns whether branch and source are unchanged and in the same files, and it can be an entry with that time.
     pub fn is_current(&self, catalog: &Catalog, time: Time) -> bool {
         let Ok(branch) = catalog.branch(self.branch.id) else { return false };
         let same_source =
@@ -200,14 +200,14 @@ impl RollbackPlan {
             && branch.base_seq == self.branch.base_seq
     }
 
-    /// Returns whether the branch holds fewer bytes after it, so that a full disk does not refuse it.
+    /// Returns whether the branch gets smaller, so that it is allowed on a full disk.
     pub fn is_shrinking(&self) -> bool {
         let bytes = |state: &BranchVersion| state.totals().raw_bytes + state.files().totals().allocated_bytes;
         bytes(&self.state) < bytes(&self.branch.state)
     }
 
     /// Returns the entry of the rollback and what it changes in a catalog in which this holds. Fails with `Error::Gone`
-    /// where the branch has ended, and with `Error::NoCheckpoint` where the checkpoint has gone since.
+    /// if the branch has ended, and with `Error::NoCheckpoint` if the checkpoint has gone since.
     pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch.id)?;
         let text = self.files.as_ref().map(|(patterns, _)| patterns.join(" ").into());
@@ -252,7 +252,7 @@ fn restore_whole(
     Ok((state, counts))
 }
 
-/// Returns a branch's base with these files; none where nothing was done to them.
+/// Returns a branch's base with these files; `None` if nothing was done to them.
 fn with_base_files(branch: &Branch, patch: &TreePatch, files: Tree) -> Option<Arc<BranchVersion>> {
     let mut base = BranchVersion::clone(&branch.base);
     base.set_files(files);
@@ -262,7 +262,7 @@ fn with_base_files(branch: &Branch, patch: &TreePatch, files: Tree) -> Option<Ar
 /// Returns the state of a branch with the files at the patterns as another state has them, the base with the same files
 /// as the base of that state, and what is done to both.
 ///
-/// [`PlanError::Exceeded`] where more than `limit` paths differ.
+/// [`PlanError::Exceeded`] if more than `limit` paths differ.
 fn restore_files(
     context: MergeContext<'_>,
     branch: &BranchRef,

@@ -20,10 +20,12 @@ const FILE_DELETE_RUN_GAP_NANOS: i64 = 2 * DELETE_RUN_GAP_NANOS;
 const FILES_COMPARED_MAX: usize = 1 << 16;
 
 impl Memory {
-    /// Takes back the newest entries of a branch that the caller made and that are not taken back yet, each as an entry of its
-    /// own; `verb` says whether these are what was done, or what was undone. Deletions within a second count as one.
+    /// Takes back the caller's newest `count` changes of a branch, each by an entry of its own. [`RevertVerb::Undo`]
+    /// takes back changes, [`RevertVerb::Redo`] takes back undos. Deletions within a second of each other count as one
+    /// change.
     ///
-    /// Kind `Invalid`, code `nothing_to_undo` or `nothing_to_redo`. Where one can't be taken back, those before it are.
+    /// Kind `Invalid`, code `nothing_to_undo` or `nothing_to_redo`, if there is none. If one of several can't be taken
+    /// back, those before it are.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -127,7 +129,7 @@ impl<'a> UndoSearch<'a> {
         Ok(found)
     }
 
-    /// Returns a change by its place, newest first; none where the state behind it is not kept.
+    /// Returns a change by its place, newest first; `None` if the state behind it is not kept.
     fn change(&mut self, at: usize) -> Result<Option<Arc<SignedEntry>>, Error> {
         while self.changes.len() <= at {
             let newer = self.changes.last().map_or(self.search.reader.newest() + 1, |newer| newer.entry.seq);
@@ -152,13 +154,13 @@ impl<'a> UndoSearch<'a> {
         }
     }
 
-    /// Tells whether a verb is about an entry: one of the caller's, for `redo` an undo, else anything but that.
+    /// Returns whether a verb is about an entry: one of the caller's, for `redo` an undo, else anything but that.
     fn is_target(&self, entry: &Entry, verb: RevertVerb) -> bool {
         let is_undo = entry.op == EntryOp::Revert && entry.detail.text.as_deref() == Some(RevertVerb::Undo.name());
         entry.uid == self.uid && is_undo == (verb == RevertVerb::Redo)
     }
 
-    /// Tells whether a change counts as one with the next: both only delete, soon after each other.
+    /// Returns whether a change counts as one with the next: both only delete, soon after each other.
     fn is_grouped_with(&mut self, entry: &Entry, next: &Entry) -> Result<bool, Error> {
         let together = if next.op == EntryOp::Files { FILE_DELETE_RUN_GAP_NANOS } else { DELETE_RUN_GAP_NANOS };
         let is_soon = next.time.0.saturating_sub(entry.time.0) <= together;
@@ -183,8 +185,8 @@ impl<'a> UndoSearch<'a> {
     }
 }
 
-/// Tells whether all that differs between two trees went. Those that differ in more than `most` paths count as no deletion: a count of
-/// paths alone does not tell one from a change.
+/// Returns whether all that differs between two trees went. Those that differ in more than `most` paths count as no
+/// deletion: a count of paths alone does not tell one from a change.
 fn only_deletes_files(before: &Tree, after: &Tree, most: usize) -> bool {
     let found = before.differences_at_most(after, most);
     found.is_some_and(|found| !found.is_empty() && found.iter().all(|it| it.new.is_none()))

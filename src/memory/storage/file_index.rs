@@ -108,7 +108,7 @@ impl FileIndex {
         self.state.lock().purge_count
     }
 
-    /// Notes that contents were purged: what somebody is indexing right now does not count.
+    /// Notes that contents were purged: the result of indexing that runs now is discarded.
     pub fn note_purge(&self) {
         let mut state = self.state.lock();
         state.purge_count += 1;
@@ -129,7 +129,7 @@ impl FileIndex {
         self.segment_set().segments.iter().flat_map(|segment| segment.derived().list()).collect()
     }
 
-    /// Gives a file of derived vectors to the segment that it is of, if that is here.
+    /// Adds a file of derived vectors to its segment, if that is open.
     pub fn attach_derived(&self, derived: &Arc<DerivedFile>) {
         let set = self.segment_set();
         if let Some(segment) = set.segments.iter().find(|segment| segment.name() == Some(derived.segment())) {
@@ -253,7 +253,7 @@ pub(in crate::memory) fn segments_in_memory(set: &SegmentSet) -> Vec<Arc<IndexSe
     set.segments.iter().filter(|segment| segment.name().is_none()).cloned().collect()
 }
 
-/// Returns segments of about one size that should become one; none where there are few of each size.
+/// Returns segments of about one size that should become one; none if there are few of each size.
 pub(in crate::memory) fn segments_to_merge(
     segments: impl Iterator<Item = Arc<IndexSegment>>,
 ) -> Vec<Arc<IndexSegment>> {

@@ -27,7 +27,7 @@ pub(in crate::memory) struct Storage {
     pub journal_segments: Mutex<HashSet<Hash>>,
 }
 
-/// Reads a small file whole. Kind `Damaged` where it is missing, `Io` where the disk fails.
+/// Reads a small file whole. Kind `Damaged` if it is missing, `Io` if the disk fails.
 pub(in crate::memory) fn read_file(disk: &dyn Disk, path: &str) -> Result<Vec<u8>, Error> {
     let read = || -> io::Result<Vec<u8>> {
         let file = disk.open(path)?;

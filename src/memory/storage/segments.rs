@@ -24,9 +24,9 @@ impl Segments {
         Segments { blobs, thorough, open: Mutex::default() }
     }
 
-    /// Returns the segment of that name. It is opened once and kept; in a thorough store every byte is checked then.
-    /// Fails with `Error::NoSegment` where the file is missing, and with `Error::Segment` where it is damaged or can't
-    /// be read.
+    /// Returns the segment with that name. It is opened once and kept; in a thorough store every byte is checked then.
+    /// Fails with `Error::NoSegment` if the file is missing, and with `Error::Segment` if it is damaged or can't be
+    /// read.
     pub fn get(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
         // The lock is held while the file is opened: two objects for one file would have two sets of graphs.
         let mut open = self.lock_open();
@@ -41,16 +41,16 @@ impl Segments {
         Ok(segment)
     }
 
-    /// Opens a new segment and prefetches its vector columns, so that the first query is not cold. Fails as
-    /// [`Segments::get`] does, and where the columns of vectors can't be read.
+    /// Opens a new segment and prefetches its vector columns, so that the first query is not cold. Fails like
+    /// [`Segments::get`], or if the columns of vectors can't be read.
     pub fn get_prefetched(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
         let segment = self.get(name)?;
         segment.prefetch()?;
         Ok(segment)
     }
 
-    /// Opens a graph, or a file of derived vectors, and gives it to its segment, where that is open. Fails where the
-    /// file is missing, is neither of the two kinds, or is damaged. A segment that is not open is not an error.
+    /// Opens a graph, or a file of derived vectors, and gives it to its segment, where that is open. Fails if the file
+    /// is missing, is neither of the two kinds, or is damaged. A segment that is not open is not an error.
     pub fn attach(&self, name: &Hash) -> Result<(), Error> {
         if container_kind(&self.blobs, *name)? == DerivedFile::KIND {
             return self.attach_derived(name);
@@ -77,12 +77,12 @@ impl Segments {
         Ok(())
     }
 
-    /// Lets go of those that are not in `live`; who still reads one keeps it.
+    /// Closes all segments that are not in `live`. Readers that still hold one keep it open.
     pub fn drop_dead(&self, live: &HashSet<Hash>) {
         self.lock_open().retain(|name, _| live.contains(name));
     }
 
-    /// Returns all that are open, also those that no state sees any longer.
+    /// Returns all open segments, including those that no state sees any longer.
     pub fn list(&self) -> Vec<Arc<Segment>> {
         self.lock_open().values().cloned().collect()
     }

@@ -32,11 +32,11 @@ struct TreeSnapshot {
     bytes: usize,
 }
 
-/// A tree as the manifest holds it: a snapshot, and what differs from it.
+/// A tree as stored in the manifest: a snapshot and a difference from it.
 pub(in crate::memory) struct StoredTree {
     /// Name of the snapshot's file, zeros for the empty tree.
     pub snapshot: Hash,
-    /// What differs from it, as [`Tree::delta_from`] gives it.
+    /// The difference from the snapshot, as returned by [`Tree::delta_from`].
     pub delta: Vec<u8>,
 }
 
@@ -68,9 +68,8 @@ impl TreeStore {
         TreeStore { blobs, thorough, packs: Mutex::default(), snapshots: Mutex::default() }
     }
 
-    /// Returns the stored form of a tree without unsealed contents; writes a new snapshot where it
-    /// has moved far from those there are. Fails where an unsealed chunk can't be read, and where a snapshot can't be
-    /// written.
+    /// Returns the stored form of a tree without unsealed contents; writes a new snapshot where it has moved far from
+    /// those there are. Fails if an unsealed chunk can't be read, or if a snapshot can't be written.
     pub fn store(&self, tree: &Tree) -> Result<StoredTree, Error> {
         // Clones, so that no lock is held while a file is written.
         let snapshots = self.snapshots.lock().clone();
@@ -97,7 +96,7 @@ impl TreeStore {
         Ok(StoredTree { snapshot: name, delta })
     }
 
-    /// Returns the tree of a stored form. Kind `Damaged` where the snapshot or the difference is not what was written.
+    /// Returns the tree of a stored form. Kind `Damaged` if the snapshot or the difference is not what was written.
     pub fn load(&self, stored_tree: &StoredTree) -> Result<Tree, Error> {
         let base =
             if stored_tree.snapshot == Hash::ZERO { Tree::default() } else { self.snapshot(&stored_tree.snapshot)? };
@@ -126,7 +125,7 @@ impl TreeStore {
         self.snapshots.lock().clear();
     }
 
-    /// Lets go of packs that are not in `live`; who still reads one keeps it.
+    /// Closes all packs that are not in `live`. Readers that still hold one keep it open.
     pub fn drop_dead_packs(&self, live: &HashSet<Hash>) {
         self.packs.lock().retain(|name, _| live.contains(name));
     }

@@ -17,9 +17,9 @@ const EDIT_BYTES: usize = 512;
 /// Beginning of the names that files of batches have for a moment, in the store's folder.
 pub(in crate::memory) const SPILL_PREFIX: &str = "spill-";
 
-/// Edits in the order in which they came.
+/// Edits that wait for their commit, in order.
 ///
-/// The file that takes what is too much for memory has no name: it ends with the batch, or with the process.
+/// Up to 4 MiB are held in memory, the rest in a file without a name, which ends with the batch or the process.
 pub struct IngestBatch {
     disk: Arc<dyn Disk>,
     edits: Vec<RecordEdit>,
@@ -37,7 +37,7 @@ struct SpilledEdits {
 }
 
 impl Memory {
-    /// Begins a batch whose edits count in a user's share of memory.
+    /// Starts a batch of edits that is counted in the memory share of the user `uid`.
     pub fn batch(&self, uid: u32) -> IngestBatch {
         let reservation = self.admission.budget.empty_reservation(uid);
         IngestBatch {
@@ -52,7 +52,7 @@ impl Memory {
 }
 
 impl IngestBatch {
-    /// Adds an edit. Kind `Quota` or `Full` where neither memory nor disk take it.
+    /// Adds an edit. Kind `Quota` or `Full` if there is no room in memory or on disk.
     pub fn push(&mut self, edit: RecordEdit) -> Result<(), Error> {
         let bytes = edit_memory_bytes(&edit);
         // The batch spills where its user's share is used up as well as at its own bound, since the disk takes what
@@ -66,12 +66,12 @@ impl IngestBatch {
         Ok(())
     }
 
-    /// Returns whether nothing was added, neither to memory nor to the file.
+    /// Returns whether there are no edits.
     pub fn is_empty(&self) -> bool {
         self.edit_count == 0
     }
 
-    /// Returns all edits, and what lets them be in memory. Kind `Quota` or `Full` where they are too many for it.
+    /// Returns all edits, with the reservation of their memory. Kind `Quota` or `Full` if there is not enough for them.
     pub fn into_edits(mut self) -> Result<(Vec<RecordEdit>, Reservation), Error> {
         // Asked before anything is read back, so that a batch that is too large is refused and does not fill the memory
         // first.

@@ -79,9 +79,9 @@ pub struct BulkCommit {
 }
 
 impl BulkCommit {
-    /// Works out what a branch becomes with the rows of a segment, and without some records. Fails with `Error::Gone`
-    /// where the branch is not in the catalog, with `RecordError::BulkDimension` where the vectors do not fit those
-    /// below its root branch, and where rows can't be read.
+    /// Computes the state of a branch with the rows of a segment added and some records deleted. Fails with
+    /// `Error::Gone` if the branch is not in the catalog, with `RecordError::BulkDimension` if the vectors do not fit
+    /// those below its root branch, or if rows can't be read.
     pub fn new(
         catalog: &Catalog,
         branch: BranchId,
@@ -110,8 +110,8 @@ impl BulkCommit {
         Ok(BulkCommit { segment, deletes, branch, rewrite_count: catalog.rewrite_count, state, deleted, time })
     }
 
-    /// Works it out again for what has changed in the branch since; [`PlanError::Exceeded`] where that is more than
-    /// `changes_max` records, nothing where one of them is a record that the outcome `relies` on.
+    /// Works it out again for what has changed in the branch since; [`PlanError::Exceeded`] if that is more than
+    /// `changes_max` records, `None` if one of them is a record that the outcome `relies` on.
     pub fn replan(
         &self,
         catalog: &Catalog,
@@ -152,20 +152,19 @@ impl BulkCommit {
         }))
     }
 
-    /// Returns whether the branch has the state that this was worked out on, in the same files, for an entry of that
+    /// Returns whether the branch has the state that this was worked out on, in the same files, for an entry with that
     /// time.
     pub fn is_current(&self, catalog: &Catalog, time: Time) -> bool {
         self.is_in_place(catalog, time)
             && catalog.branch(self.branch.id).is_ok_and(|branch| branch.has_same_state(&self.branch))
     }
 
-    /// Returns whether what it was worked out from is still in the same files, and its deletes are not later than an
-    /// entry of that time.
+    /// Returns whether its input is still in the same files, and no delete is later than an entry with that time.
     pub fn is_in_place(&self, catalog: &Catalog, time: Time) -> bool {
         self.rewrite_count == catalog.rewrite_count && self.time <= time
     }
 
-    /// Computes the commit anew on this catalog, with `time` for its deletes. Fails as [`BulkCommit::new`] does.
+    /// Computes the commit anew on this catalog, with `time` for its deletes. Fails like [`BulkCommit::new`].
     pub fn recompute(&self, catalog: &Catalog, time: Time) -> Result<BulkCommit, Error> {
         BulkCommit::from_segment(catalog, self.branch.id, self.segment.clone(), self.deletes.clone(), time)
     }
@@ -175,9 +174,9 @@ impl BulkCommit {
         Ok(row < self.segment.rows() && self.segment.id(row)? == id)
     }
 
-    /// Returns the entry of the commit and what it changes in a catalog in which this holds.
-    /// `cursor` is how far the branch has read its shared log from then on. Fails with `Error::Gone` where the branch has
-    /// ended since, and with `RecordError::BulkDimension` where another branch has fixed a dimension meanwhile.
+    /// Returns the entry of the commit and its changes of a catalog. `cursor` is the new cursor of the branch in its
+    /// shared log. Fails with `Error::Gone` if the branch has ended since, and with `RecordError::BulkDimension` if
+    /// another branch has fixed a dimension meanwhile.
     pub fn prepare(
         &self,
         catalog: &Catalog,

@@ -27,12 +27,12 @@ pub(in crate::memory) struct ClockReading {
 }
 
 impl ClockReading {
-    /// Asks the environment for the time, and for how long the machine has been up.
+    /// Reads the time and the uptime of the machine from the environment.
     pub fn now(environment: &Environment) -> ClockReading {
         ClockReading { clock: (environment.clock)(), uptime: (environment.uptime)() }
     }
 
-    /// Returns by how many nanoseconds the clock was set since an earlier moment: below 0 where it was set back.
+    /// Returns by how many nanoseconds the clock was set since an earlier moment: below 0 if it was set back.
     fn nanos_set_since(&self, earlier: &ClockReading) -> i64 {
         let nanos = |uptime: Duration| i64::try_from(uptime.as_nanos()).unwrap_or(i64::MAX);
         let went_by = nanos(self.uptime).saturating_sub(nanos(earlier.uptime));
@@ -40,7 +40,7 @@ impl ClockReading {
     }
 }
 
-/// Returns whether an entry of that time is more than a day in the future.
+/// Returns whether an entry with that time is more than a day in the future.
 fn is_ahead(last: Time, now: Time) -> bool {
     last > now.plus_nanos(DAY_NANOS)
 }
@@ -77,7 +77,7 @@ impl Command for ResetClock {
 impl Memory {
     /// Returns the time of the next entry: the clock's, and later than the one before.
     ///
-    /// Kind `Invalid`: code `clock_jumped` where the clock was set by more than a day since the last write, and
+    /// Kind `Invalid`: code `clock_jumped` if the clock was set by more than a day since the last write, and
     /// `no_later_time` where no later time can be stored. A clock that is set right again is taken.
     pub(in crate::memory) fn next_time(&self, log_tail: &mut LogTail) -> Result<Time, Error> {
         let now = ClockReading::now(&self.environment);
@@ -101,24 +101,26 @@ impl Memory {
         self.next_time(log_tail).unwrap_or(log_tail.time.plus_nanos(1))
     }
 
-    /// Fails as the next write would, where the clock was set.
+    /// Fails like the next write, where the clock was set.
     pub(in crate::memory) fn check_clock(&self) -> Result<(), Error> {
         self.next_time(&mut *self.writer()?).map(drop)
     }
 
-    /// Returns `ahead` where the last entry is more than a day in the future, else `ok`.
+    /// Returns `ahead` if the last entry is more than a day in the future, otherwise `ok`.
     pub fn clock_state(&self) -> &'static str {
         if is_ahead(self.last_time(), self.now()) { "ahead" } else { "ok" }
     }
 
-    /// Returns `clock` as of [`Memory::clock_state`], the times `last` and `now`, and `reset`, which is false.
+    /// Returns an object with `clock` ([`Memory::clock_state`]), the times `last` (of the last entry) and `now` in RFC
+    /// 3339, and `reset` (false).
     pub fn clock(&self) -> Value {
         let (last, now) = (self.last_time().to_string(), self.now().to_string());
         json!({ "clock": self.clock_state(), "last": last, "now": now, "reset": false })
     }
 
-    /// Lets times follow the clock again where the last entry is in the future, by an entry; returns what was and is.
-    /// Where it is not nothing changes. Kind `ReadOnly` where nothing can be written.
+    /// Lets the times of new entries follow the clock again if the last entry is in the future; this makes an entry.
+    /// Returns the same object as [`Memory::clock`], with `reset` saying whether it was done. Otherwise nothing
+    /// changes. Kind `ReadOnly` if nothing can be written.
     pub fn reset_clock(&self, who: &Actor) -> Result<Value, Error> {
         let mut report = self.clock();
         let change = {

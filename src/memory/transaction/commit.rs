@@ -30,16 +30,16 @@ const REPLAN_EDITS_MAX: usize = 64;
 /// Bytes of records in one commit from which on they do: to sign and log more takes a while.
 const BULK_BYTES: usize = 4 << 20;
 
-/// What a commit did; all 0 where there was nothing to do.
+/// What a commit did; all 0 if there was nothing to do.
 #[derive(Clone, Debug)]
 pub struct CommitReceipt {
-    /// Records written, those not counted that an import found to be the same.
+    /// How many records were written; unchanged ones of an import do not count.
     pub put: u64,
-    /// Records deleted; one that was not there does not count.
+    /// How many records were deleted; missing ones do not count.
     pub deleted: u64,
-    /// The branch's head after it; the present one where there was nothing to do.
+    /// The branch's head after the commit.
     pub head: Hash,
-    /// The entry's hash; the tip where there was nothing to do.
+    /// The entry's hash; without an entry the tip.
     pub entry: Hash,
 }
 
@@ -71,20 +71,19 @@ pub struct CommitOptions {
 }
 
 impl Memory {
-    /// Carries out edits as one atomic entry; of several edits of one id each applies to what the one before made.
+    /// Applies edits as one atomic entry. Several edits of one id apply in order. Without edits there is no entry: the
+    /// receipt then names the present head and tip.
     ///
-    /// No edits make no entry: the receipt then names the present head and tip. Kind `Invalid` where a record is not as it
-    /// may be, `Quota` beyond a quota of the branch or one above it, `Busy` where the branch changes faster than the edits
-    /// can be worked out (`branch_moves`), `Gone` where it has ended.
+    /// Kind `Invalid` if a record breaks a rule, `Quota` beyond a quota of the branch or one above it, `Gone` if the
+    /// branch has ended. Kind `Busy`, code `branch_moves`, if it changes faster than the edits can be applied.
     pub fn commit(&self, who: &Actor, branch: BranchId, edits: Vec<RecordEdit>) -> Result<CommitReceipt, Error> {
         self.commit_with(who, branch, edits, &CommitOptions::default())
     }
 
-    /// Like [`Memory::commit`], as the options say. Where nothing is written a cursor moves alone, which makes no entry of
-    /// the lineage.
+    /// Like [`Memory::commit`], with options. If no edit changes anything, a cursor moves without an entry in the lineage.
     ///
-    /// Kinds as of [`Memory::commit`]; `Invalid`, code `beyond_the_log`, for a cursor behind the last entry of the log,
-    /// and `Exists`, code `record_exists`, where the record is there that has to be absent.
+    /// Fails like [`Memory::commit`], and with kind `Invalid`, code `beyond_the_log`, if the shared log has no entry
+    /// `cursor` yet, or kind `Exists`, code `record_exists`, if the record `absent` exists.
     pub fn commit_with(
         &self,
         who: &Actor,
@@ -143,8 +142,8 @@ impl Memory {
         Err(BranchError::Moves.into())
     }
 
-    /// Commits what edits come to; `replan` plans them again under the lock where that is little. Nothing where it no longer
-    /// holds.
+    /// Commits what edits come to; `replan` plans them again under the lock where that is little. `None` if it no
+    /// longer holds.
     fn commit_few(
         &self,
         who: &Actor,
@@ -175,7 +174,7 @@ impl Memory {
         }
     }
 
-    /// Writes the records into a segment first; the entry then names it. Nothing where the outcome no longer holds.
+    /// Writes the records into a segment first; the entry then names it. `None` if the outcome no longer holds.
     fn commit_bulk(
         &self,
         who: &Actor,
@@ -209,7 +208,7 @@ impl Memory {
     }
 
     /// Commits the rows of a segment. What the branch becomes is worked out before the lock is taken, and again for
-    /// what has changed meanwhile: under the lock where that is little. Nothing where rows were made of versions that are
+    /// what has changed meanwhile: under the lock where that is little. `None` if rows were made of versions that are
     /// no longer there.
     fn commit_segment(
         &self,
@@ -271,8 +270,8 @@ impl Memory {
         Err(BranchError::Moves.into())
     }
 
-    /// Commits versions that were written elsewhere, with who wrote them and when, and deletes.
-    /// Kinds as of [`Memory::commit`].
+    /// Commits records of another store, keeping who wrote them and when, and deletes others. Fails like
+    /// [`Memory::commit`].
     pub fn import_records(
         &self,
         who: &Actor,
@@ -306,7 +305,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Deletes a record where it still is that version; tells whether it was. Kind `Gone` where the branch has ended.
+    /// Deletes a record if its present version is still `record`. Returns whether it was. Kind `Gone` if the branch has
+    /// ended.
     pub fn delete_version(&self, who: &Actor, branch: BranchId, record: &Record) -> Result<bool, Error> {
         self.ensure_room_to_free()?;
         let mut is_there = true;
@@ -330,8 +330,8 @@ impl Memory {
         }
     }
 
-    /// Fails as a commit of this correction would for its vector, and changes nothing: kind `Invalid` where it has another
-    /// length than those of the memory, a number that is not finite, or no direction under cosine.
+    /// Checks the vector of a correction as a commit would, and changes nothing. Kind `Invalid` if it has another
+    /// length than the vectors of the memory, a number that is not finite, or no direction under cosine.
     pub fn check_patch_vector(&self, branch: BranchId, patch: &RecordPatch) -> Result<(), Error> {
         let catalog = self.catalog();
         let settings = catalog.shared_settings(catalog.branch(branch)?)?;
@@ -341,8 +341,8 @@ impl Memory {
         Ok(check_vector(settings.dim(), settings.metric(), &content, norm)?)
     }
 
-    /// Fails as a commit of this correction would if it came now, and changes nothing: as
-    /// [`Memory::check_patch_vector`], and where nothing would be left of the record.
+    /// Checks a correction as a commit at this moment would, and changes nothing. Fails like
+    /// [`Memory::check_patch_vector`], and with kind `Invalid` if nothing would be left of the record.
     pub fn check_correction(&self, branch: BranchId, id: &str, patch: &RecordPatch) -> Result<(), Error> {
         self.check_patch_vector(branch, patch)?;
         if patch.may_leave_nothing() {
@@ -354,7 +354,7 @@ impl Memory {
     }
 }
 
-/// Returns what edits cost; nothing where they only delete.
+/// Returns what edits cost; `None` if they only delete.
 fn edits_disk_cost(resolved: &ResolvedEdits, is_bulk: bool) -> Option<u64> {
     let cost = |content: &RecordContent| match content.bytes() as u64 {
         bytes if is_bulk => bulk_disk_cost_bytes(bytes),
@@ -397,7 +397,7 @@ impl VersionBuilder {
         Version::new(id, content, Provenance { created, vector_stale, ..self.provenance.clone() })
     }
 
-    /// Checks ids and vectors, and returns the dimension; 0 where no row has a vector.
+    /// Checks ids and vectors, and returns the dimension; 0 if no row has a vector.
     fn check_rows(&self, rows: &[Row]) -> Result<usize, Error> {
         let settings = self.catalog.shared_settings(self.catalog.branch(self.branch)?)?;
         let mut dim = settings.dim();

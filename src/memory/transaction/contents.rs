@@ -60,9 +60,9 @@ fn length_bytes(direct: &DirectWrite<'_>) -> [u8; 8] {
 }
 
 impl LogTail {
-    /// Writes an operation down as content, where it is a write with a whole chunk; returns the files
-    /// after it. Fails as `Tree::write_partial_chunks` does, and with the journal's error where the frame can't be appended: no
-    /// operation is bound to a frame that was not written.
+    /// Writes an operation down as content, where it is a write with a whole chunk; returns the files after it. Fails
+    /// like `Tree::write_partial_chunks`, and with the journal's error where the frame can't be appended: no operation
+    /// is bound to a frame that was not written.
     pub(in crate::memory) fn write_content(
         &mut self,
         memory: &Memory,
@@ -96,7 +96,7 @@ impl LogTail {
         self.note_pending(author, files, unsealed_bytes);
     }
 
-    /// Carries out a write whose content is in the journal; returns false if it is not whole. Kind `Damaged` where the
+    /// Carries out a write whose content is in the journal; returns false if it is not whole. Kind `Damaged` if the
     /// code does not follow from the frames before, or the head can't be read.
     pub(in crate::memory) fn replay_content(
         &mut self,

@@ -26,7 +26,7 @@ const COMMITTED_UNDER_LOCK_MAX: u64 = 256;
 
 /// What was done to a branch's files since its last entry.
 pub(in crate::memory) struct PendingFiles {
-    /// Who did it. An operation of another user makes an entry of these first.
+    /// Uid of the user. An operation of another user first commits these.
     pub(super) uid: u32,
     /// The files before the first of them, with which the entry compares.
     pub(super) before: Tree,
@@ -95,7 +95,7 @@ impl Author {
     }
 }
 
-/// An operation as the journal holds it, but for the code that binds it.
+/// An operation as the journal holds it, except for the code that binds it.
 pub(in crate::memory) struct FileOpRecord<'a> {
     /// Who did it, where and when.
     pub author: Author,
@@ -113,7 +113,7 @@ pub(in crate::memory) struct FilesBefore {
 }
 
 impl FilesBefore {
-    /// Returns the files of a branch. Fails with `Gone` where it has ended.
+    /// Returns the files of a branch. Fails with `Gone` if it has ended.
     pub fn from_catalog(catalog: &Catalog, branch: BranchId) -> Result<FilesBefore, Error> {
         let branch = catalog.branch(branch)?;
         Ok(FilesBefore { tree: branch.state.files().clone(), edits: branch.file_op_count })
@@ -161,7 +161,8 @@ impl<'a> FileOpRecord<'a> {
 }
 
 impl Memory {
-    /// Returns the files of a view at this moment: a value that never changes. Fails where that is not there.
+    /// Returns the files of a view at this moment, as a value that never changes. Kind `Gone` or `NotFound` if the view
+    /// is not there.
     pub fn files(&self, view: &View) -> Result<Tree, Error> {
         if let View::Proposal(..) = view {
             let catalog = self.catalog().clone();
@@ -170,22 +171,22 @@ impl Memory {
         Ok(self.state(view)?.files().clone())
     }
 
-    /// Returns where the contents of sealed files are read from; each read checks what it gives.
+    /// Returns where the contents of sealed files are read from, for [`Tree::read`]. Every read is checked.
     pub fn packs(&self) -> &dyn Packs {
         &self.storage.trees
     }
 
-    /// Carries out one operation on a branch's files, atomically; what the branch's rules forbid is
-    /// refused and noted in the lineage.
+    /// Applies one operation to a branch's files, atomically. What the branch's rules forbid is refused, and noted in
+    /// the lineage.
     ///
-    /// [`EditError::Tree`] for what any file system refuses. Kind `Denied` by a rule `write=`, `NotPermitted` by a rule
-    /// `append`, `Quota` beyond a quota, `Gone` where the branch has ended.
+    /// [`EditError::Tree`] for what any file system refuses, such as a taken name. Kind `Denied` by a rule `write=`,
+    /// `NotPermitted` by a rule `append`, `Quota` beyond a quota, `Gone` if the branch has ended.
     pub fn edit(&self, who: &Actor, branch: BranchId, op: FileOp<'_>) -> Result<FileOutcome, EditError> {
         self.edit_if_unchanged(who, branch, op, |_| true)
     }
 
-    /// Like [`Memory::edit`], if the files that it is done to are still as the caller has found them. `Error::FileChanged`
-    /// where they are not, and nothing is done; else it fails as [`Memory::edit`].
+    /// Like [`Memory::edit`], if `is_as_found` returns true for the files at that moment. `Error::FileChanged` if it
+    /// does not, and nothing is done; otherwise fails like [`Memory::edit`].
     pub fn edit_if_unchanged(
         &self,
         who: &Actor,
@@ -217,8 +218,8 @@ impl Memory {
         }
     }
 
-    /// Checks whether somebody may write to a file at all. Kind `Denied` where its `write=` rule forbids it; that is
-    /// noted.
+    /// Checks whether a user may write to a file at all. Kind `Denied` if a `write=` rule forbids it; that is noted in
+    /// the lineage.
     pub fn check_writer(&self, who: &Actor, branch: BranchId, inode: u64) -> Result<(), Error> {
         self.check_rules(who, branch, &FileOp::Write { inode, offset: u64::MAX, bytes: (&[]).into() }).map(drop)
     }
@@ -239,7 +240,7 @@ impl Memory {
         Ok(guarded)
     }
 
-    /// Like [`Memory::edit`], whatever the rules say; else it fails as that does.
+    /// Like [`Memory::edit`], whatever the rules say; else it fails like [`Memory::edit`].
     pub(in crate::memory) fn edit_unguarded(
         &self,
         who: &Actor,
@@ -249,8 +250,8 @@ impl Memory {
         self.edit_if(who, branch, op, |_, _| Ok(()))
     }
 
-    /// Like [`Memory::edit_unguarded`], if `still` lets it pass in the catalog that it is done to. Fails as `still`
-    /// does, and as [`Memory::edit`].
+    /// Like [`Memory::edit_unguarded`], if `still` lets it pass in the catalog that it is done to. Fails like `still`,
+    /// and as [`Memory::edit`].
     pub(in crate::memory) fn edit_if(
         &self,
         who: &Actor,
@@ -303,7 +304,7 @@ impl Memory {
         self.catalog().branches.get(&branch).is_some_and(|branch| frees_room(branch.state.files(), op))
     }
 
-    /// Lets go of a file without a name that is not open any more, soon.
+    /// Removes a file without a name that is no longer open, in the background.
     pub fn drop_file_soon(&self, who: Actor, branch: BranchId, inode: u64) {
         self.maintenance.thread.drop_file_soon(OrphanFile { who, branch, inode });
     }
@@ -350,7 +351,7 @@ impl Memory {
     }
 
     /// Works out what takes long of what was done to a branch's files, so that committing it takes little. Fails only
-    /// where the right to write can't be had.
+    /// if the right to write can't be had.
     pub(in crate::memory) fn prepare_commit(&self, branch: BranchId, before: &Tree) -> Result<(), Error> {
         let Some((state, edits)) =
             self.catalog().branches.get(&branch).map(|branch| (branch.state.clone(), branch.file_op_count))
@@ -371,8 +372,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Commits the pending operations on files of some branches, for who needs their entries and may make none itself:
-    /// listeners are told at once. Fails as [`Memory::writer_for`] does.
+    /// Commits the pending operations on files of some branches, for whoever needs their entries and may make none
+    /// itself: listeners are told at once. Fails like [`Memory::writer_for`].
     pub(in crate::memory) fn commit_and_announce(
         &self,
         who: &Actor,
@@ -397,7 +398,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Like [`Memory::commit_all_pending`], for who seals and so holds a lock: listeners are told by another thread.
+    /// Like [`Memory::commit_all_pending`], for whoever seals and so holds a lock: listeners are told by another
+    /// thread.
     fn commit_all_for_seal(&self) -> Result<(), Error> {
         let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
         for branch in branches {
@@ -412,8 +414,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns the right to write, with all that was done to files standing in entries. Fails as
-    /// [`Memory::commit_all_pending`] does.
+    /// Returns the right to write, with all that was done to files standing in entries. Fails like
+    /// [`Memory::commit_all_pending`].
     pub(in crate::memory) fn writer_with_nothing_pending(&self) -> Result<WriterGuard<'_>, Error> {
         // The bulk is committed first and with the lock let go of in between, so that others wait for the rest alone.
         self.commit_all_for_seal()?;
@@ -452,8 +454,8 @@ impl LogTail {
         is_slow.then(|| (branch, pending.before.clone()))
     }
 
-    /// Carries out an operation that the journal holds. Kind `Damaged` where its code, its bytes or what it does can't
-    /// be; `Gone` for a branch that is not there.
+    /// Carries out an operation that the journal holds. Kind `Damaged` if its code, its bytes or what it does can't be;
+    /// `Gone` for a branch that is not there.
     pub(in crate::memory) fn replay_edit(
         &mut self,
         catalog: &mut Catalog,
@@ -481,7 +483,7 @@ impl LogTail {
     }
 }
 
-/// Reads the code in front of an operation, and returns it with the rest; none where the bytes are too few.
+/// Reads the code in front of an operation, and returns it with the rest; `None` if the bytes are too few.
 pub(in crate::memory) fn split_mac(bytes: &[u8]) -> Option<(Hash, &[u8])> {
     bytes.split_first_chunk().map(|(code, rest)| (Hash(*code), rest))
 }

@@ -36,7 +36,7 @@ pub struct Lease {
 }
 
 impl Leases {
-    /// Returns since when the lease of a branch is held: since its first holder took it. None where nobody holds it.
+    /// Returns since when the lease of a branch is held: since its first holder took it. `None` if nobody holds it.
     pub fn held_since(&self, branch: BranchId) -> Option<Time> {
         self.0.lock().get(&branch).map(|held| held.since)
     }
@@ -53,7 +53,7 @@ impl Leases {
         is_last
     }
 
-    /// Adds a holder; false where there is none yet.
+    /// Adds a holder; false if there is none yet.
     fn add_holder(&self, branch: BranchId) -> bool {
         self.0.lock().get_mut(&branch).map(|held| held.holders += 1).is_some()
     }
@@ -87,11 +87,11 @@ impl Command for LoseLease {
 }
 
 impl Memory {
-    /// Takes the lease of a branch, beside others who hold it; it is held until the last [`Lease`] is dropped. The
-    /// first to take it writes to the journal, later ones do not.
+    /// Takes the lease of a branch, beside others who may hold it. It is held until the last [`Lease`] is dropped. Only
+    /// the first to take it writes to the journal.
     ///
-    /// Rights are not checked: whoever calls for a user has done that. Kind `ReadOnly` in a store that was opened so,
-    /// `Full` or `Quota` where there is no room for the frame: who joins a lease that is held meets neither.
+    /// Rights are not checked here. Kind `ReadOnly` in a store that was opened for reading. Kind `Full` or `Quota` if
+    /// there is no room for the journal's frame.
     pub fn hold_lease(&self, who: &Actor, branch: BranchId) -> Result<Lease, Error> {
         // Made only for one who is counted: dropping it takes one holder away, which on a failure would be somebody else.
         let lease = || Lease { memory: self.weak_self.clone(), branch };
@@ -123,13 +123,13 @@ impl Memory {
         Ok(lease())
     }
 
-    /// Returns since when the lease of a branch is held, without the writer lock; none where nobody holds it.
+    /// Returns since when the lease of a branch is held; `None` if nobody holds it. Takes no writer lock.
     pub fn lease_since(&self, branch: BranchId) -> Option<Time> {
         self.leases.held_since(branch)
     }
 
-    /// Makes an entry of it that nobody holds the lease of a branch any longer, if that is so and in none yet. Fails as
-    /// any change may, but not where somebody has taken the lease meanwhile.
+    /// Makes an entry of it that nobody holds the lease of a branch any longer, if that is so and in none yet. Fails
+    /// like any change, but not where somebody has taken the lease meanwhile.
     pub(in crate::memory) fn note_lost_lease(&self, branch: BranchId) -> Result<(), Error> {
         let is_lost = || {
             let catalog = self.catalog();
@@ -147,8 +147,8 @@ impl Memory {
         }
     }
 
-    /// Notes all leases that are held as lost: nobody can hold them any longer. Where that can't be written the next opening
-    /// does so.
+    /// Notes all leases that are held as lost: nobody can hold them any longer. If that can't be written the next
+    /// opening does so.
     pub(in crate::memory) fn lose_all_leases(&self) {
         // Cleared before the entries are made: `note_lost_lease` asks whether somebody holds the lease.
         self.leases.0.lock().clear();
@@ -163,7 +163,7 @@ impl Memory {
 }
 
 impl LogTail {
-    /// Takes a lease as the journal says. Kind `Damaged` where the code does not follow from the frames before, or the
+    /// Takes a lease as the journal says. Kind `Damaged` if the code does not follow from the frames before, or the
     /// bytes can't be read.
     pub(in crate::memory) fn replay_lease(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("a lease in the journal {what}"));

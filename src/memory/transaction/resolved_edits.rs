@@ -16,11 +16,11 @@ use crate::segment::{Blocks, Row, SegmentError};
 use crate::sync::Reservation;
 use crate::vector::norm;
 
-/// The outcome of edits on one state of a branch, with what of that state it rests on.
+/// The outcome of edits on one state of a branch, and the parts of that state it depends on.
 pub struct ResolvedEdits {
     state: Arc<BranchVersion>,
     records: BTreeMap<Arc<str>, ResolvedRecord>,
-    /// What was read of versions that edits leave as they are.
+    /// Memory for versions that were read and that no edit changes.
     held: Reservation,
 }
 
@@ -43,20 +43,20 @@ enum EditOutcome {
 pub struct ResolvedVersion {
     /// Vector, text and metadata, as the edits so far leave them.
     pub content: RecordContent,
-    /// Whether the text is newer than the vector; false where there is none.
+    /// Whether the text is newer than the vector; false if there is none.
     pub vector_stale: bool,
     /// The record whose `created` it keeps, if not its own.
     pub created_from: Option<Arc<str>>,
     /// Whether an earlier edit removed the record, so that it is another one since and keeps no `created`.
     pub is_recreated: bool,
-    /// The line of the edit that gave it its vector, from 1; 0 where none did, or that edit has no line.
+    /// The line of the edit that gave it its vector, from 1; 0 if none did, or that edit has no line.
     vector_line: usize,
 }
 
 impl ResolvedEdits {
-    /// Works out what edits come to; `held` counts what is read for it. Fails with `RecordError::Missing` where a
-    /// record to rename is not there, with the `RecordError` of a content that can't be a record, which tells the line
-    /// where the edit has one, and with `LimitError` where what is read is more than the user may hold.
+    /// Works out what edits come to; `held` counts what is read for it. Fails with `RecordError::Missing` if a record
+    /// to rename is not there, with the `RecordError` of a content that can't be a record, which tells the line where
+    /// the edit has one, and with `LimitError` if what is read is more than the user may hold.
     pub fn new(state: &Arc<BranchVersion>, edits: &[RecordEdit], held: Reservation) -> Result<ResolvedEdits, Error> {
         let mut resolved = ResolvedEdits { state: state.clone(), records: BTreeMap::new(), held };
         let mut blocks = Blocks::default();
@@ -177,15 +177,15 @@ impl ResolvedEdits {
         Ok(())
     }
 
-    /// Lets the outcome hold only while a record is not there. Fails with `RecordError::Exists` where it is.
+    /// Lets the outcome hold only while a record is not there. Fails with `RecordError::Exists` if it is.
     pub fn require_absent(&mut self, id: &Arc<str>) -> Result<(), Error> {
         let record = self.record(id)?;
         record.depends_on_before = true;
         if record.before.is_some() { Err(RecordError::Exists(id.to_string()).into()) } else { Ok(()) }
     }
 
-    /// Leaves out what is already so, provenance aside. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the
-    /// hash or the provenance of a version before can't be read.
+    /// Leaves out what is already so, provenance aside. [`SegmentError::Io`] or [`SegmentError::Damaged`] if the hash
+    /// or the provenance of a version before can't be read.
     pub fn drop_unchanged(&mut self) -> Result<(), SegmentError> {
         for (id, record) in &mut self.records {
             if let (Some(row), EditOutcome::Version(version)) = (&record.before, &record.after)
@@ -198,8 +198,8 @@ impl ResolvedEdits {
         Ok(())
     }
 
-    /// Returns whether the outcome is the same on another state of the branch. Fails where a layer of that state can't
-    /// be searched.
+    /// Returns whether the outcome is the same on another state of the branch. Fails if a layer of that state can't be
+    /// searched.
     pub fn has_same_outcome(&self, state: &Arc<BranchVersion>) -> Result<bool, SegmentError> {
         if Arc::ptr_eq(&self.state, state) {
             return Ok(true);
@@ -224,7 +224,7 @@ impl ResolvedEdits {
         self.records.get(id).is_some_and(|record| record.depends_on_before)
     }
 
-    /// Goes through the versions that are written, in order of ids.
+    /// Iterates over the versions that are written, in order of ids.
     pub fn puts(&self) -> impl Iterator<Item = (&Arc<str>, &ResolvedVersion)> {
         self.records.iter().filter_map(|(id, record)| match &record.after {
             EditOutcome::Version(version) => Some((id, version)),
@@ -232,9 +232,9 @@ impl ResolvedEdits {
         })
     }
 
-    /// Returns when the record of a version that is written was first written, where it was there before. None where
-    /// the record is new, or removed and written anew. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the
-    /// provenance of the version before can't be read.
+    /// Returns when the record of a version that is written was first written, where it was there before. `None` if the
+    /// record is new, or removed and written anew. [`SegmentError::Io`] or [`SegmentError::Damaged`] if the provenance
+    /// of the version before can't be read.
     pub fn created(&self, id: &str, version: &ResolvedVersion) -> Result<Option<Time>, SegmentError> {
         let id = version.created_from.as_deref().unwrap_or(id);
         let known = self.records.get(id).filter(|_| !version.is_recreated);
@@ -242,7 +242,7 @@ impl ResolvedEdits {
         Ok(origin.map(Row::provenance).transpose()?.map(|provenance| provenance.created))
     }
 
-    /// Goes through the ids of the records that go, in order.
+    /// Iterates over the ids of the records that go, in order.
     pub fn deletes(&self) -> impl Iterator<Item = &Arc<str>> {
         self.records.iter().filter_map(|(id, record)| matches!(record.after, EditOutcome::Deleted).then_some(id))
     }
@@ -277,8 +277,8 @@ impl ResolvedEdits {
         kept.chain(self.deletes().map(delete)).chain(recreated).collect()
     }
 
-    /// Returns what a commit to a branch failed with, and the line that it is about: the first whose vector the memory can't
-    /// take together with those of the lines before. Without a line where there is none such, or edits have no lines.
+    /// Returns the error of a commit with the line it is about: the first one whose vector does not fit those before
+    /// it. Without a line if there is none, or edits have no lines.
     pub fn at_line(&self, error: Error, catalog: &Catalog, branch: BranchId) -> Error {
         if !matches!(error, Error::Record(_)) {
             return error;

@@ -91,17 +91,17 @@ impl Memory {
         self.execute_planned(writer, log_record, |catalog, log_record| planned.prepare(catalog, log_record))
     }
 
-    /// Makes a branch's records those of a checkpoint, as a new commit; the state before stays
-    /// readable for as long as `config/keep` says. `label` may also name an earlier state.
+    /// Sets a branch back to a checkpoint, an entry or a time, as a new commit. The state before it stays readable for
+    /// as long as `config/keep` says.
     ///
-    /// Kind `NotFound` as of [`Memory::find_state`], `Busy` where the branch changes faster than this can be worked out
-    /// (`branch_moves`) or has files of a unit open for writing that would be replaced (`unit_in_use`).
+    /// Fails like [`Memory::find_state`]. Kind `Busy`, code `branch_moves`, if the branch changes faster than this can
+    /// be worked out; code `unit_in_use`, if it would replace files of a unit that are open for writing.
     pub fn rollback(&self, who: &Actor, branch: BranchId, label: &str) -> Result<CommitReceipt, Error> {
         self.rollback_to(who, branch, &self.find_state(branch, &Revision::parse(label)?)?, &[])
     }
 
-    /// Goes back to a state that was found: with all, or with the files at some paths where there are patterns. Kinds as of
-    /// [`Memory::rollback`], and `Invalid` for a pattern that can't be read.
+    /// Sets a branch back to a state that was found. With patterns, such as `files/notes/**`, only the files that match
+    /// are. Fails like [`Memory::rollback`], and with kind `Invalid` for a pattern that can't be parsed.
     pub fn rollback_to(
         &self,
         who: &Actor,
@@ -113,8 +113,8 @@ impl Memory {
         self.roll_back_to_source(who, branch, &found.source, Some(patterns).filter(|patterns| !patterns.is_empty()))
     }
 
-    /// Makes the files at some paths those of a checkpoint, and leaves all else. Patterns are those
-    /// of `config/rules` behind `files/`; one that matches nothing changes nothing. Kinds as of [`Memory::rollback_to`].
+    /// Sets only those files back to a checkpoint that match a pattern. Patterns are those of `config/rules` after
+    /// `files/`; one that matches nothing changes nothing. Fails like [`Memory::rollback_to`].
     pub fn rollback_files(
         &self,
         who: &Actor,

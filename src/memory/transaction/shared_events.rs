@@ -99,7 +99,7 @@ pub(in crate::memory) enum EventValue<'a> {
 pub(in crate::memory) struct EventOrigin<'a> {
     /// When it was done.
     pub time: Time,
-    /// Name path of the branch; empty where it has ended.
+    /// Name path of the branch; empty if it has ended.
     pub branch: &'a str,
     /// Its agent; empty for none.
     pub agent: &'a str,
@@ -108,7 +108,7 @@ pub(in crate::memory) struct EventOrigin<'a> {
 }
 
 impl<'a> EventSubject<'a> {
-    /// What was written to a signal. Where not everybody may read it, its length alone.
+    /// What was written to a signal. If not everybody may read it, its length alone.
     pub fn signal(key: &'a str, signal: &'a Signal) -> EventSubject<'a> {
         let shows = signal.mode & READABLE_BY_ALL != 0 && signal.value.len() <= SHOWN_BYTES_MAX;
         let text = std::str::from_utf8(&signal.value).ok().filter(|_| shows);
@@ -182,9 +182,9 @@ impl SharedEvents {
 /// Which events a reader of them can see: from the first to the end, in bytes since the store was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRange {
-    /// Offset at which the first event begins that is kept; less was dropped.
+    /// Byte offset of the first event that is kept; earlier ones were dropped.
     pub start: u64,
-    /// Offset at which the next one will begin.
+    /// Byte offset of the next event to come.
     pub end: u64,
 }
 
@@ -202,17 +202,17 @@ impl Memory {
         Ok(self.event_lines(owner))
     }
 
-    /// Returns which events there are of the shared log that a branch has. Both offsets count bytes, and at most 8 MiB
-    /// lie between them: older events are dropped. Fails with `Gone` where the branch has ended.
+    /// Returns the range of events that a branch's shared log has, as byte offsets. At most 8 MiB are kept: older
+    /// events are dropped. Fails with `Gone` if the branch has ended.
     pub fn shared_events(&self, branch: BranchId) -> Result<EventRange, Error> {
         let lines = self.branch_event_lines(branch)?;
         let lines = lines.lock();
         Ok(EventRange { start: lines.dropped_bytes, end: lines.end() })
     }
 
-    /// Reads up to `size` bytes of the events of the shared log that a branch has; fewer only at the end.
+    /// Reads up to `size` bytes of the events of a branch's shared log, from byte `offset` on; fewer only at the end.
     ///
-    /// Kind `Gone` where they were dropped since.
+    /// Kind `Gone` if they were dropped since, or the branch has ended.
     pub fn read_shared_events(&self, branch: BranchId, offset: u64, size: usize) -> Result<Vec<u8>, Error> {
         let lines = self.branch_event_lines(branch)?;
         let lines = lines.lock();

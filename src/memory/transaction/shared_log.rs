@@ -36,16 +36,16 @@ pub(in crate::memory) const OFFSET_EVERY: u64 = 64;
 pub struct AppendReceipt {
     /// How many entries are new.
     pub appended: u64,
-    /// The number of the first of them; where none is new, that of the next entry to come.
+    /// The number of the first new entry; if none is new, that of the next entry to come.
     pub first: u64,
-    /// The number of the last of them; where none is new, that of the log's last entry.
+    /// The number of the last new entry; if none is new, that of the log's last entry.
     pub last: u64,
-    /// Entries that were there already, by their writer's `event_id`.
+    /// How many entries were skipped, as their writer had appended their `event_id` before.
     pub repeated: u64,
 }
 
 impl AppendReceipt {
-    /// Returns one line of JSON without its line end. Where nothing is new, `first` and `last` are null.
+    /// Returns one line of JSON without its line end. If nothing is new, `first` and `last` are null.
     pub fn to_json(&self) -> String {
         let number = |number: u64| (self.appended > 0).then_some(number);
         let (first, last) = (number(self.first), number(self.last));
@@ -98,10 +98,10 @@ impl Command for AppendEntries {
 }
 
 impl Memory {
-    /// Appends entries to a branch's shared log, as one atomic batch, in the name of who writes through the branch.
+    /// Appends entries to the shared log of the branch `via`, all or none of them.
     ///
-    /// An entry whose `event_id` the same user has given to one in this log adds nothing. Kind `Denied` for who does not own
-    /// the branch, `Invalid` for a vector of another length than those below the root branch have.
+    /// An entry is skipped if the same user has appended one with its `event_id` before. Kind `Denied` if the caller
+    /// does not own the branch, `Invalid` if a vector has another length than those below the root branch.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -158,9 +158,10 @@ impl Memory {
         }
     }
 
-    /// Notes that a branch has read its shared log up to an entry. That makes no entry of the lineage.
+    /// Notes that a branch has read its shared log up to the entry with this number; 0 is before the first. That makes
+    /// no entry of the lineage.
     ///
-    /// Kind `Invalid` behind the last entry.
+    /// Kind `Invalid`, code `beyond_the_log`, past the last entry.
     pub fn move_cursor(&self, who: &Actor, branch: BranchId, entry: u64) -> Result<(), Error> {
         let _room = self.reserve_room(disk_cost_bytes(0, 0))?;
         let mut writer = self.writer_for(who, &[])?;
@@ -179,7 +180,7 @@ impl Memory {
     }
 }
 
-/// Returns the cursor of a branch that has read its log up to an entry. [`SharedLogError::NoEntry`] behind the last
+/// Returns the cursor of a branch that has read its log up to an entry. [`SharedLogError::NoEntry`] after the last
 /// entry.
 pub(super) fn cursor_at(catalog: &Catalog, branch: BranchId, entry: u64) -> Result<SharedLogCursor, Error> {
     let branch = catalog.branch(branch)?;
@@ -191,7 +192,7 @@ pub(super) fn cursor_at(catalog: &Catalog, branch: BranchId, entry: u64) -> Resu
 }
 
 impl LogTail {
-    /// Moves a cursor as the journal says. Kind `Damaged` where the code does not follow from the frames before, or the
+    /// Moves a cursor as the journal says. Kind `Damaged` if the code does not follow from the frames before, or the
     /// bytes can't be read.
     pub(in crate::memory) fn replay_cursor(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("a cursor in the journal {what}"));
@@ -267,8 +268,8 @@ fn put_change(id: Arc<str>, content: RecordContent) -> RecordChange {
     RecordChange::Put { id, content, vector_stale: false, created_from: None }
 }
 
-/// Adds entries to the log of `owner`, in the name of who writes through the branch `via`. Fails as [`check_vector`]
-/// does for a vector that does not fit.
+/// Adds entries to the log of `owner`, in the name of who writes through the branch `via`. Fails like [`check_vector`]
+/// for a vector that does not fit.
 pub(super) fn prepare_append(
     context: &PlanContext<'_>,
     log_record: &LogRecord,

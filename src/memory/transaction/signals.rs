@@ -161,11 +161,12 @@ fn plan_remove(key: &Arc<str>, reason: &'static str) -> PlannedChange {
 }
 
 impl Memory {
-    /// Makes an empty signal through a branch, with its publisher and lifetime: no two callers make one of the same key.
-    /// Of `mode` the nine permission bits count.
+    /// Makes an empty signal through the branch `via`, unless the key has one: only one caller can claim a key. Of
+    /// `mode` the nine permission bits count.
     ///
-    /// Kind `Exists` where there is one, `Denied` for who does not own the branch, `NotPermitted` where the key belongs to
-    /// another agent, `Invalid` where it can't be one, or where it is to last as long as a lease and the branch has none.
+    /// Kind `Exists` if there is one, `Denied` if the caller does not own the branch, `NotPermitted` if the key belongs
+    /// to another agent. Kind `Invalid` if the key is not valid, or the signal shall last as long as a lease that the
+    /// branch does not have.
     pub fn claim_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>, mode: u32) -> Result<Arc<Signal>, Error> {
         let mut made = None;
         self.change_signals(who, via, key.len(), |context| {
@@ -178,11 +179,11 @@ impl Memory {
         made.ok_or(Error::Internal("a claim of a signal"))
     }
 
-    /// Gives the signal that was made at a time a value, and renews its lifetime.
+    /// Writes the value of a signal, up to [`SIGNAL_BYTES_MAX`] bytes, and renews its lifetime.
     ///
-    /// Kind `Gone` where it has ended since, `TooLarge` for a value over [`SIGNAL_BYTES_MAX`], `Denied` for who does not own
-    /// the branch, `NotPermitted` where the key belongs to another agent, `Invalid` where it is to last as long as a lease and
-    /// the branch has none.
+    /// Kind `Gone` if the signal has ended, `TooLarge` for a longer value, `Denied` if the caller does not own the
+    /// branch, `NotPermitted` if the key belongs to another agent. Kind `Invalid` if it shall last as long as a lease
+    /// that the branch does not have.
     pub fn write_signal(
         &self,
         who: &Actor,
@@ -200,10 +201,10 @@ impl Memory {
         })
     }
 
-    /// Sets the permission bits of the signal that was made at a time: the lower nine of `mode`.
+    /// Sets the permission bits of a signal: the lower nine of `mode`.
     ///
-    /// Kind `Gone` where it has ended since, `Denied` for who does not own the branch, `NotPermitted` where the key belongs to
-    /// another agent.
+    /// Kind `Gone` if the signal has ended, `Denied` if the caller does not own the branch, `NotPermitted` if the key
+    /// belongs to another agent.
     pub fn set_signal_mode(
         &self,
         who: &Actor,
@@ -218,10 +219,10 @@ impl Memory {
         })
     }
 
-    /// Sets how long the signal that was made at a time lasts, from now on: a duration, `lease`, or nothing for no limit.
+    /// Sets how long a signal lasts from now on: a duration such as `10m`, `lease`, or an empty text for no limit.
     ///
-    /// Kind `Gone` where it has ended since, `Invalid` for any other text, and for `lease` where the branch has none, `Denied`
-    /// for who does not own the branch, `NotPermitted` where the key belongs to another agent.
+    /// Kind `Gone` if the signal has ended, `Denied` if the caller does not own the branch, `NotPermitted` if the key
+    /// belongs to another agent. Kind `Invalid` for any other text, and for `lease` if the branch has none.
     pub fn set_signal_lifetime(
         &self,
         who: &Actor,
@@ -237,10 +238,10 @@ impl Memory {
         })
     }
 
-    /// Takes in a signal of another store through the branch whose shared log it belongs to; tells whether it has not ended.
+    /// Adds a signal of another store to the shared log that the branch `owner` owns. Returns whether it was added; one
+    /// that has ended already is not. A time of writing in the future counts as now.
     ///
-    /// Kind `Exists` where there is one of that key. What was written later than now, by the clock of another machine, counts
-    /// as written now.
+    /// Kind `Exists` if the key has a signal, `TooLarge` for a value over [`SIGNAL_BYTES_MAX`].
     pub fn import_signal(&self, who: &Actor, owner: BranchId, key: &Arc<str>, signal: &Signal) -> Result<bool, Error> {
         check_signal_key(key)?;
         if signal.value.len() > SIGNAL_BYTES_MAX {
@@ -259,8 +260,8 @@ impl Memory {
         Ok(is_live)
     }
 
-    /// Removes a signal, and gives room back. Kind `NotFound` where there is none, `Denied` for who does not own the
-    /// branch, `NotPermitted` for the key of another agent, `Gone` where the branch has ended.
+    /// Removes a signal. Kind `NotFound` if there is none, `Denied` if the caller does not own the branch,
+    /// `NotPermitted` if the key belongs to another agent, `Gone` if the branch has ended.
     pub fn remove_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>) -> Result<(), Error> {
         self.change_signals(who, via, 0, |context| {
             context.check_permission(key)?;
@@ -269,8 +270,8 @@ impl Memory {
         })
     }
 
-    /// Removes a signal, whichever agent's its key is, for its owner, the owner of the branch whose log it belongs to, or root.
-    /// Kind `NotFound` where there is none, `Denied` for anybody else.
+    /// Removes a signal, whichever agent's its key is, for its owner, the owner of the branch whose log it belongs to,
+    /// or root. Kind `NotFound` if there is none, `Denied` for anybody else.
     pub(in crate::memory) fn purge_signal(&self, who: &Actor, via: BranchId, key: &Arc<str>) -> Result<(), Error> {
         self.change_signals(who, via, 0, |context| {
             let signal = context.find_live(key).ok_or_else(|| SignalError::Missing(key.to_string()))?;
@@ -283,11 +284,11 @@ impl Memory {
         })
     }
 
-    /// Gives a signal another key, in place of one that has it already, unless that shall stay.
+    /// Gives a signal another key. With `replace` it takes the place of a signal that has that key.
     ///
-    /// Kind `NotFound` where there is none, `Exists` where the key is taken, `Denied` for who does not own the branch,
-    /// `NotPermitted` where one of the keys belongs to another agent, `Invalid` where the new one can't be one, or where the
-    /// signal is to last as long as a lease and the branch has none.
+    /// Kind `NotFound` if there is no signal, `Exists` if the new key is taken, `Denied` if the caller does not own the
+    /// branch, `NotPermitted` if one of the keys belongs to another agent. Kind `Invalid` if the new key is not valid,
+    /// or the signal shall last as long as a lease that the branch does not have.
     pub fn rename_signal(
         &self,
         who: &Actor,
@@ -344,7 +345,7 @@ impl Memory {
         }
     }
 
-    /// Tells whether a signal has not ended at `now`; one with a lease lives as long as that very lease is held.
+    /// Returns whether a signal has not ended at `now`; one with a lease lives as long as that very lease is held.
     pub(in crate::memory) fn is_live(&self, signal: &Signal, now: Time) -> bool {
         match signal.lifetime {
             SignalLifetime::Lease(since) => self.leases.held_since(signal.publisher.branch) == Some(since),
@@ -455,8 +456,8 @@ fn encode_changes(owner: BranchId, time: Time, changes: &[SignalChange]) -> Vec<
 }
 
 impl LogTail {
-    /// Changes signals as the journal says. Kind `Damaged` where the code does not follow from the frames before, or
-    /// the bytes can't be read.
+    /// Changes signals as the journal says. Kind `Damaged` if the code does not follow from the frames before, or the
+    /// bytes can't be read.
     pub(in crate::memory) fn replay_signals(&mut self, catalog: &mut Catalog, bytes: &[u8]) -> Result<(), Error> {
         let damaged = |what: String| Error::damaged(format!("signals in the journal {what}"));
         let (code, bytes) = split_mac(bytes).ok_or_else(|| damaged("have no code".to_owned()))?;

@@ -41,7 +41,7 @@ pub(in crate::memory) struct LogTail {
     /// What the next operation is bound to: it follows from all entries and operations since the journal file began,
     /// or since the store was closed last.
     pub link: Hash,
-    /// Where the next entry goes; none when the store was opened for reading.
+    /// Where the next entry goes; `None` if the store was opened for reading.
     pub journal: Option<Arc<Journal>>,
     /// Bytes in the journal since the last seal.
     pub unsealed_bytes: u64,
@@ -75,7 +75,7 @@ impl LogTail {
         }
     }
 
-    /// Makes the entry of a prepared command behind the last one, all but its signature; `bytes` are its log record.
+    /// Makes the entry of a prepared command after the last one, all but its signature; `bytes` are its log record.
     pub fn entry(&self, prepared: &PreparedCommand, log_record: &LogRecord, bytes: &[u8], key: &PublicKey) -> Entry {
         let [agent, session, task] = prepared.labels.clone();
         Entry {
@@ -132,7 +132,7 @@ impl LogTail {
         self.mac_key.mac(&self.link, &[&[kind], parts].concat())
     }
 
-    /// Checks the code of an operation that was read, and moves behind it. Kind `Damaged` where it is another code: the
+    /// Checks the code of an operation that was read, and advances past it. Kind `Damaged` if it is another code: the
     /// operation was not written by this store, or one before it was changed.
     pub fn verify_and_advance(&mut self, kind: FrameKind, code: &Hash, parts: &[&[u8]]) -> Result<(), Error> {
         if self.frame_mac(kind, parts) != *code {
@@ -161,8 +161,8 @@ impl LogTail {
 
 impl Memory {
     /// Does what `command` returns, as one entry, and tells the listeners. Nothing changes between what `command` sees
-    /// and what is done. What was done to the files of `branches` becomes entries first. Fails as `command` does, and
-    /// then there is no entry.
+    /// and what is done. What was done to the files of `branches` becomes entries first. Fails like `command`, and then
+    /// there is no entry.
     pub(in crate::memory) fn transact<C: Command>(
         &self,
         who: &Actor,
@@ -173,7 +173,7 @@ impl Memory {
         self.transact_without_reserving(who, branches, command)
     }
 
-    /// Like [`Memory::transact`], for who found room for it, or gives room back. Fails as that does.
+    /// Like [`Memory::transact`], for whoever found room for it, or gives room back. Fails like [`Memory::transact`].
     pub(in crate::memory) fn transact_without_reserving<C: Command>(
         &self,
         who: &Actor,
@@ -192,9 +192,9 @@ impl Memory {
     /// Takes the right to write, once what was done to the files of some branches is in entries:
     /// an entry names their heads.
     ///
-    /// What takes long to commit is worked out before, without the lock. Fails with `Error::ReadOnly` where nothing can
-    /// be written, and with `Error::WouldWait` on a thread that must not block where another one has the lock or a
-    /// commit takes long.
+    /// What takes long to commit is worked out before, without the lock. Fails with `Error::ReadOnly` if nothing can be
+    /// written, and with `Error::WouldWait` on a thread that must not block where another one has the lock or a commit
+    /// takes long.
     pub(in crate::memory) fn writer_for(
         &self,
         who: &Actor,
@@ -219,8 +219,9 @@ impl Memory {
         }
     }
 
-    /// Works out what a command changes, and does it. Fails with `ClockError` where the clock was set by more than a
-    /// day since the last write, or no later time is left, and else as `Command::prepare` and [`Memory::execute_planned`] do.
+    /// Works out what a command changes, and does it. Fails with `ClockError` if the clock was set by more than a day
+    /// since the last write, or no later time is left, and else as `Command::prepare` and [`Memory::execute_planned`]
+    /// do.
     pub(in crate::memory) fn execute(
         &self,
         log_tail: &mut LogTail,
@@ -231,7 +232,7 @@ impl Memory {
         self.execute_at(log_tail, time, uid, Box::new(command))
     }
 
-    /// The same with the time that the entry is to have. Fails as [`Memory::execute_planned`] and the command's
+    /// The same with the time that the entry is to have. Fails like [`Memory::execute_planned`] and the command's
     /// `prepare` do.
     pub(in crate::memory) fn execute_at(
         &self,
@@ -248,9 +249,9 @@ impl Memory {
         })
     }
 
-    /// Does a command whose outcome `prepare` gives: signs, appends, swaps the catalog. Fails as `prepare` does, with
-    /// `Error::ReadOnly` where nothing can be written, with `LimitError` where memory has no room for the command, and
-    /// with `Error::Journal` where the frame can't be appended. There is no entry then.
+    /// Does a command whose outcome `prepare` gives: signs, appends, swaps the catalog. Fails like `prepare`, with
+    /// `Error::ReadOnly` if nothing can be written, with `LimitError` if memory has no room for the command, and with
+    /// `Error::Journal` if the frame can't be appended. There is no entry then.
     pub(in crate::memory) fn execute_planned(
         &self,
         log_tail: &mut LogTail,
@@ -393,16 +394,16 @@ impl Memory {
         self.merging.planner.forget(branch);
     }
 
-    /// Makes everything acknowledged so far durable; all who wait share one device flush. Where the disk fails, its error,
-    /// and from then on kind `ReadOnly` for whatever is written.
+    /// Makes everything acknowledged so far durable. Concurrent callers share one flush of the device. Fails with the
+    /// disk's error; after that every write fails with kind `ReadOnly`.
     pub fn sync(&self) -> Result<(), Error> {
         // If a seal replaces the file meanwhile, a flush of the new one flushes this one first.
         let Some(journal) = self.journal() else { return Ok(()) };
         Ok(journal.sync(journal.length())?)
     }
 
-    /// Writes a signed end and takes nothing more. Calling it again does nothing. Where the disk fails, its error: the store
-    /// is then as after the death of the process.
+    /// Closes the store for writing, with a signed end. Closing it again does nothing. Fails with the disk's error: the
+    /// store is then as if the process had died.
     pub fn close(&self) -> Result<(), Error> {
         // The threads end first, since each of them may write and a clean end has to be last.
         self.stop_indexer();
@@ -433,7 +434,7 @@ impl Memory {
     }
 }
 
-/// Returns the files of a branch before and after something was purged from it; none where they are the same.
+/// Returns the files of a branch before and after something was purged from it; `None` if they are the same.
 fn replaced_files(catalog: &Catalog, after: &BranchRef) -> Option<ReplacedFiles> {
     let before = catalog.branches.get(&after.id)?.state.files();
     let files = after.state.files();
@@ -441,7 +442,7 @@ fn replaced_files(catalog: &Catalog, after: &BranchRef) -> Option<ReplacedFiles>
     (!is_same).then(|| ReplacedFiles { branch: after.id, before: before.clone(), after: files.clone() })
 }
 
-/// Reads the payload of a command's frame: the signature and the command's bytes. None where it is too short.
+/// Reads the payload of a command's frame: the signature and the command's bytes. `None` if it is too short.
 pub(in crate::memory) fn split_signature(payload: &[u8]) -> Option<([u8; crate::lineage::SIGNATURE_BYTES], &[u8])> {
     let (signature, bytes) = payload.split_at_checked(crate::lineage::SIGNATURE_BYTES)?;
     Some((signature.try_into().ok()?, bytes))

@@ -124,8 +124,7 @@ impl Drop for WriterGuard<'_> {
 }
 
 impl Memory {
-    /// Returns the right to write. On a thread that must not wait, kind `WouldWait` where somebody else
-    /// has it.
+    /// Returns the right to write. On a thread that must not wait, kind `WouldWait` if somebody else has it.
     pub(in crate::memory) fn writer(&self) -> Result<WriterGuard<'_>, Error> {
         let lock = &self.writer;
         let log_tail = match may_wait() {
@@ -135,7 +134,7 @@ impl Memory {
         Ok(WriterGuard { log_tail, published: &lock.published })
     }
 
-    /// Returns whether nothing can be written: opened so, closed, or the journal has failed.
+    /// Returns whether nothing can be written: the store was opened for reading, is closed, or its journal has failed.
     pub fn is_read_only(&self) -> bool {
         let published = &self.writer.published;
         self.read_only
@@ -143,8 +142,7 @@ impl Memory {
             || published.journal.lock().as_ref().is_none_or(|journal| journal.has_failed())
     }
 
-    /// Returns the number of the last entry, as of the last release of the writer lock. An operation on files moves it
-    /// when an entry commits that.
+    /// Returns the number of the last entry, from 1. Operations on files raise it once an entry commits them.
     pub fn last_seq(&self) -> u64 {
         self.writer.published.seq.load(Ordering::Acquire)
     }
@@ -154,7 +152,7 @@ impl Memory {
         Time(self.writer.published.time.load(Ordering::Relaxed))
     }
 
-    /// Returns the hash of the last entry, as of the last release of the writer lock.
+    /// Returns the hash of the last entry, as [`Memory::last_seq`] counts them.
     pub fn tip(&self) -> Hash {
         *self.writer.published.tip.lock()
     }

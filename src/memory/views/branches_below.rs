@@ -66,11 +66,11 @@ fn count_differences(old: &BranchVersion, new: &BranchVersion) -> Result<u64, Er
 }
 
 impl Memory {
-    /// Returns the branches below one, at any depth, as JSON Lines: each before those below it, siblings by name.
+    /// Returns the branches below one, at any depth, as JSON Lines: parents before children, siblings by name. Empty if
+    /// there are none.
     ///
-    /// Of a branch that `may_enter` says no to, only what a listing shows is given, and nothing of what is below it. It is
-    /// worked out on a snapshot, and no merge is planned for it. Empty where there are none. Fails with `Gone` where
-    /// the branch has ended, and where the versions that a count compares can't be read.
+    /// If `enters` returns false for a branch, its line has only what a listing shows, and those below it are left out.
+    /// No merge is planned. Fails with `Gone` if the branch has ended, and if versions that are counted can't be read.
     pub fn branches_below(&self, branch: BranchId, may_enter: &dyn Fn(BranchId) -> bool) -> Result<Vec<u8>, Error> {
         let catalog = self.catalog().clone();
         let mut lines = Vec::new();

@@ -20,12 +20,16 @@ const CHANGES_MAX: usize = 1 << 20;
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 
 impl Memory {
-    /// Compares two states of a branch, as lines of JSON: `kind`, `id` or `path`, `change`, and of either state what it has there.
+    /// Compares two states of a branch. The content has one JSON line for each difference: `kind`, `id` or `path`,
+    /// `change`, and what each state has there.
     ///
-    /// A state is a label, an entry or a time, or `/` and the path of another branch, as it is now; nothing stands for the present
-    /// one. Files carry their text where it is the caller's own and can be read by its path, UTF-8 and at most 64 KiB. Fails as
-    /// [`Memory::find_state`], and for a branch that the viewer may not read with kind `NotFound`; code `too_many_changes` beyond
-    /// 1,048,576 changes, and kind `Quota` or `Full` where the lines need more memory than there is for the caller.
+    /// A state is a checkpoint's label, an entry or a time; `/` and a path for the present state of another branch; or
+    /// `None` for the present state of this one. Files include their text if the caller may read it, it is UTF-8 and
+    /// has at most 64 KiB.
+    ///
+    /// Fails like [`Memory::find_state`], and with kind `NotFound` for a branch that the viewer may not read. Code
+    /// `too_many_changes` beyond 1,048,576 changes. Kind `Quota` or `Full` if the lines need more memory than the
+    /// caller may have.
     pub fn compare(
         &self,
         who: &Actor,
@@ -42,9 +46,10 @@ impl Memory {
         Ok(ShownObject { line: lines, content: None })
     }
 
-    /// Returns an entry with what it changed in a branch, as lines of JSON. Code `not_kept` where the states around it
-    /// are not. Code `not_revertible` for an entry that changed nothing of the branch. Kind `Invalid`, code
-    /// `too_many_changes`, where more than 2²⁰ records or files differ; else as [`Memory::show`].
+    /// Returns an entry with what it changed in a branch, one JSON line for each change.
+    ///
+    /// Code `not_kept` if the states before and after it are not kept, `not_revertible` if it changed nothing of the
+    /// branch, `too_many_changes` (kind `Invalid`) beyond 1,048,576 changes. Otherwise fails like [`Memory::show`].
     pub fn show_changes(
         &self,
         who: &Actor,

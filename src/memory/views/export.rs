@@ -8,7 +8,7 @@ use crate::memory::{Error, Snapshot};
 use crate::record::{EXPORT_LINE_FIXED_BYTES, vector_bytes, write_export_line};
 use crate::segment::{Blocks, Row, SegmentError};
 
-/// One file in which a view is exported; its bytes are made as they are read.
+/// A file in which a view is exported. Its bytes are made as they are read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Export {
     /// `vectors.npy`: (records with a vector × dimension) little-endian f32 in C order.
@@ -57,11 +57,10 @@ impl Snapshot {
         }
     }
 
-    /// Fills `buf` from `offset` on and returns how much; less than asked only at the end.
+    /// Fills `buf` from byte `offset` on. Returns how many bytes were read: fewer only at the end, and 0 there.
     ///
-    /// Reading on from where the last read ended is cheap. The first jump behind all that was read goes through the
-    /// lengths of the rows on the way, and any other through those of a mebibyte. 0 means the end. Fails where a row
-    /// can't be read, or is not what was written.
+    /// Reading on from the last end is cheap. A jump past all that was read computes the lengths of the rows on the
+    /// way, any other jump those of 1 MiB. Fails if a row can't be read, or is not what was written.
     pub fn export_read(&self, export: Export, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
         let header = if export == Export::Vectors { npy_header(&self.state) } else { Vec::new() };
         let mut filled = copy(&header, offset, buf);
@@ -117,7 +116,7 @@ impl Snapshot {
     }
 }
 
-/// The dimension of a state's vectors; 0 where it has none.
+/// The dimension of a state's vectors; 0 if it has none.
 fn vector_dim(state: &BranchVersion) -> usize {
     let sealed = state.layers().iter().map(|layer| layer.segment.dim()).find(|dim| *dim > 0);
     let unsealed =

@@ -59,7 +59,7 @@ impl FileViews {
         self.0.lock().clear_count
     }
 
-    /// Keeps what was looked up when all views had been let go of `clear_count` times; nothing where they have been since.
+    /// Keeps what was looked up when all views had been let go of `clears` times; nothing if they have been since.
     fn put(&self, view: &View, files: Arc<VisibleFiles>, clear_count: u64) {
         let mut kept = self.0.lock();
         if kept.clear_count != clear_count {
@@ -117,9 +117,8 @@ pub(in crate::memory) struct SearchableFiles {
 }
 
 impl Memory {
-    /// Returns what the index shows of a view as it is now; nothing where the view has no files. Fails as a view that
-    /// is not there does. A damaged index segment is let go of and the look repeated; after some rounds its error is
-    /// returned.
+    /// Returns what the index shows of a view as it is now; `None` if the view has no files. Fails like a view that is
+    /// not there. A damaged index segment is let go of and the look repeated; after some rounds its error is returned.
     pub(in crate::memory) fn visible_files(&self, view: &View) -> Result<Option<Arc<VisibleFiles>>, Error> {
         for _ in 1..ATTEMPTS_MAX {
             let version = self.storage.file_index.segment_set().version;
@@ -163,8 +162,8 @@ impl Memory {
         Ok(Some(ViewFiles { tree, hidden: hidden_paths(&seen.branch.settings), bases }))
     }
 
-    /// Returns the files of a view that a caller may search; little that is not indexed yet is indexed before. None
-    /// where the view has no files. Fails as `Memory::visible_files` does, and where an index segment can't be read.
+    /// Returns the files of a view that a caller may search; little that is not indexed yet is indexed before. `None`
+    /// if the view has no files. Fails like `Memory::visible_files`, or if an index segment can't be read.
     pub(in crate::memory) fn searchable_files(
         &self,
         view: &View,

@@ -20,21 +20,21 @@ use crate::workspace::{FileNode, ROOT, Tree};
 /// What a directory shows of a branch, copied out of one version of the catalog.
 #[derive(Clone, Debug)]
 pub struct BranchInfo {
-    /// The number that names the branch for ever: renames keep it.
+    /// Its permanent id, which renames keep.
     pub id: BranchId,
-    /// The last name of its path, unique among its siblings.
+    /// Its name, unique among its siblings.
     pub name: Arc<str>,
     /// Its name path, such as `main/agent-7/try-1`.
     pub path: Arc<str>,
-    /// The branch that it was forked from; nothing for a root branch.
+    /// The branch that it was forked from; `None` for a root branch.
     pub parent: Option<BranchId>,
-    /// The root branch above it; itself where it is one.
+    /// The root branch above it; the branch itself if it is one.
     pub root: BranchId,
-    /// The uid of its owner: who made it, until it was given to another user.
+    /// The uid of its owner.
     pub uid: u32,
     /// Permission bits of its directory, the lower 12.
     pub mode: u32,
-    /// When it was made: the time of that entry.
+    /// When it was made.
     pub created: Time,
     /// When its records or files last changed.
     pub changed: Time,
@@ -44,12 +44,12 @@ pub struct BranchInfo {
     pub checkpoints: usize,
 }
 
-/// What was found by number or hash, or the lines of a comparison.
+/// An object found by number or hash, or the lines of a comparison.
 #[derive(Clone, Debug)]
 pub struct ShownObject {
-    /// One line of JSON. A file's `text` is null where it is not UTF-8.
+    /// One line of JSON. A file's `text` is null if it is not UTF-8.
     pub line: String,
-    /// The bytes of a file or the target of a link; `None` where something else has the hash.
+    /// The bytes of a file or the target of a link; `None` for anything else.
     pub content: Option<Vec<u8>>,
 }
 
@@ -63,14 +63,14 @@ impl BranchInfo {
 /// What is looked up: an entry by its number, anything by its hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShowTarget {
-    /// The entry of that number, from 1.
+    /// The entry with that number, from 1.
     Entry(u64),
     /// Whatever has that hash: a version of a record or a file, an entry, or a head.
     Hash(Hash),
 }
 
 impl ShowTarget {
-    /// Parses 64 lower-case hex digits, or digits; none for anything else.
+    /// Parses 64 lower-case hex digits, or digits; `None` for anything else.
     pub fn parse(text: &str) -> Option<ShowTarget> {
         text.parse().map(ShowTarget::Hash).ok().or_else(|| text.parse().map(ShowTarget::Entry).ok())
     }
@@ -91,10 +91,10 @@ pub(super) type OwnedState<'a> = (&'a BranchVersion, u32);
 /// For whom something is looked up: what they may not read is as if it were not there.
 #[derive(Clone, Copy)]
 pub struct Viewer<'a> {
-    /// Tells whether they may read a branch, at the moment of the look-up.
+    /// Returns whether they may read a branch, at the moment of the look-up.
     pub may_read: &'a dyn Fn(BranchId) -> bool,
-    /// Whose rights files are held against: one that they could not read by its path is not shown. None for whoever has
-    /// the store.
+    /// Whose rights files are held against: one that they could not read by its path is not shown. `None` for whoever
+    /// has the store.
     pub reader: Option<&'a Credentials>,
     /// Bytes of the largest file that they are shown; a larger one is [`Error::TooLargeToShow`].
     pub bytes_max: u64,
@@ -104,7 +104,7 @@ impl Viewer<'_> {
     /// Whoever has the store's folder itself: every branch, files of any length.
     pub const UNRESTRICTED: Viewer<'static> = Viewer { may_read: &|_| true, reader: None, bytes_max: u64::MAX };
 
-    /// Tells whether a file of a state may be shown.
+    /// Returns whether a file of a tree may be shown.
     pub(super) fn may_read_file(&self, (state, owner): OwnedState<'_>, inode: u64) -> bool {
         self.reader.is_none_or(|reader| reader.reaches(state.files(), owner, inode))
     }
@@ -138,7 +138,7 @@ impl ShownObject {
         }
     }
 
-    /// Reads such a line back, or the lines of a comparison; nothing where it is neither.
+    /// Reads such a line back, or the lines of a comparison; `None` if it is neither.
     pub fn parse(line: &str) -> Option<ShownObject> {
         let is_change = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|it| it.get("change").is_some());
         if line.lines().skip(1).all(is_change) && (line.lines().count() != 1 || is_change(line)) {
@@ -163,28 +163,28 @@ impl Memory {
         self.catalog().roots.iter().map(|(name, id)| (name.clone(), *id)).collect()
     }
 
-    /// Returns the id of a root branch; none where there is none of that name.
+    /// Returns the id of a root branch; `None` if no root branch has that name.
     pub fn root(&self, name: &str) -> Option<BranchId> {
         self.catalog().roots.get(name).copied()
     }
 
-    /// Returns the id of a child branch; none where there is none of that name, or the parent has ended.
+    /// Returns the id of a child branch; `None` if no child has that name, or the parent has ended.
     pub fn child(&self, parent: BranchId, name: &str) -> Option<BranchId> {
         self.catalog().branches.get(&parent)?.children.get(name).copied()
     }
 
-    /// Returns the child branches by name. Kind `Gone` where the branch has ended.
+    /// Returns the child branches, in bytewise order of their names. Kind `Gone` if the branch has ended.
     pub fn children(&self, parent: BranchId) -> Result<Vec<(Arc<str>, BranchId)>, Error> {
         let catalog = self.catalog();
         Ok(catalog.branch(parent)?.children.iter().map(|(name, id)| (name.clone(), *id)).collect())
     }
 
-    /// Returns the branch at a name path such as `main/agent-7/try-1`. Kind `NotFound` where there is none.
+    /// Returns the branch at a path of names such as `main/agent-7/try-1`. Kind `NotFound` if there is none.
     pub fn resolve(&self, name_path: &str) -> Result<BranchId, Error> {
         self.catalog().resolve(name_path)
     }
 
-    /// Returns what a directory shows of a branch. Kind `Gone` where it has ended.
+    /// Returns name, owner, mode and times of a branch. Kind `Gone` if it has ended.
     pub fn info(&self, branch: BranchId) -> Result<BranchInfo, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
@@ -203,24 +203,25 @@ impl Memory {
         })
     }
 
-    /// Returns the branch's small number, which another one may get once it ended; 0 where it has none.
+    /// Returns the branch's small number, from 1; 0 if it has none. Another branch may get the number once this one has
+    /// ended.
     pub fn branch_number(&self, branch: BranchId) -> u32 {
         self.catalog().branch(branch).map_or(0, |branch| branch.number)
     }
 
-    /// Returns the checkpoints' labels. Kind `Gone` where the branch has ended.
+    /// Returns the labels of the branch's checkpoints, in bytewise order. Kind `Gone` if the branch has ended.
     pub fn checkpoints(&self, branch: BranchId) -> Result<Vec<Arc<str>>, Error> {
         Ok(self.catalog().branch(branch)?.checkpoints.keys().cloned().collect())
     }
 
-    /// Returns when a checkpoint was taken. Kind `NotFound` where there is none of that label.
+    /// Returns when a checkpoint was taken. Kind `NotFound` if there is no checkpoint with that label.
     pub fn checkpoint_time(&self, branch: BranchId, label: &str) -> Result<Time, Error> {
         let catalog = self.catalog();
         let checkpoint = catalog.branch(branch)?.checkpoints.get(label);
         checkpoint.map(|checkpoint| checkpoint.time).ok_or_else(|| Error::NoCheckpoint(label.to_string()))
     }
 
-    /// Returns the view of what a branch was, by a revision; fails as [`Memory::find_state`].
+    /// Returns the view of a branch's state at a revision. Fails like [`Memory::find_state`].
     pub fn view_at(&self, branch: BranchId, revision: &Revision) -> Result<View, Error> {
         Ok(match self.find_state(branch, revision)?.source {
             StateSource::Checkpoint(label) => View::Checkpoint(branch, label),
@@ -229,8 +230,8 @@ impl Memory {
         })
     }
 
-    /// Returns when a branch came into the state behind an entry. Code `not_kept` where that is not kept. Fails with
-    /// `Gone` where the branch has ended.
+    /// Returns when the entry with this number gave a branch its state. Code `not_kept` if that state is not kept any
+    /// more, kind `Gone` if the branch has ended.
     pub fn state_time(&self, branch: BranchId, entry: u64) -> Result<Time, Error> {
         let catalog = self.catalog().clone();
         let present = catalog.branch(branch)?;
@@ -241,26 +242,26 @@ impl Memory {
         Ok(kept.ok_or_else(|| Error::NotKept(entry.to_string()))?.time)
     }
 
-    /// Returns a setting's value without a line end, empty where it is unset. Settings that all branches below a root
-    /// branch share are those of the root branch. Fails only with `Gone`, where the branch has ended; a checkpoint need
-    /// not be there.
+    /// Returns the value of a setting, without a line end; empty if it is unset. A setting shared below a root branch
+    /// has the value of the root branch. Fails only with `Gone`, if the branch has ended: a checkpoint in the view need
+    /// not exist.
     pub fn setting(&self, view: &View, setting: Setting) -> Result<String, Error> {
         let catalog = self.catalog();
         Ok(catalog.setting(catalog.branch(view.branch())?, setting)?.to_string())
     }
 
-    /// Returns how many bytes a branch's `scratch/` may hold, at most 1 GiB. 64 MiB unless `config/scratch_size` says
-    /// otherwise. Fails only with `Gone`, where the branch has ended.
+    /// Returns how many bytes a branch's `scratch/` may hold: `config/scratch_size`, 64 MiB by default and 1 GiB at
+    /// most. Fails only with `Gone`, if the branch has ended.
     pub fn scratch_bytes_max(&self, branch: BranchId) -> Result<u64, Error> {
         Ok(self.catalog().branch(branch)?.settings.scratch_bytes_max())
     }
 
-    /// Returns what has that hash: a version of a record or a file, an entry, or a head.
+    /// Returns the version of a record or file, the entry, or the head that a hash names.
     ///
-    /// Versions are found in the branch, its base, its checkpoints and its earlier states, in what was merged into it,
-    /// and in its parent, where the viewer may read that or a promote of the branch decided against the version.
+    /// Versions are searched in the branch, its base, checkpoints and earlier states, in what was merged into it, and
+    /// in its parent, if the viewer may read it or a promote decided against the version.
     ///
-    /// Kind `NotFound` for anything else, `TooLarge` for a file that the viewer does not want so large.
+    /// Kind `NotFound` for any other hash, `TooLarge` for a file that is longer than the viewer accepts.
     pub fn show(&self, branch: BranchId, wanted: ShowTarget, viewer: Viewer<'_>) -> Result<ShownObject, Error> {
         match wanted {
             ShowTarget::Entry(seq) => self.show_entry(branch, seq, viewer),
@@ -318,7 +319,8 @@ impl Memory {
         }
     }
 
-    /// Tells whether a merge step of a branch was about the version of that hash, so that it may be shown; it walks the history.
+    /// Returns whether a merge step of a branch was about the version with that hash, so that it may be shown; it walks
+    /// the history.
     fn was_merge_decision(&self, branch: BranchId, hash: &Hash) -> Result<bool, Error> {
         let (reader, mut last_seq) = (self.history_reader(), self.last_seq());
         while let Some(step) = reader.last_step(branch.0, last_seq)?.filter(|step| step.seq >= branch.0) {
@@ -428,8 +430,8 @@ impl Memory {
         Ok(own.chain(parent.map(|parent| (parent.state.clone(), parent.uid))).collect())
     }
 
-    /// Returns the branch's figures. Kind `Gone` where the branch has ended, `NotFound` where the view's checkpoint or
-    /// earlier state is not there.
+    /// Returns the figures of a view as a JSON object. Kind `Gone` if the branch has ended, `NotFound` if the
+    /// checkpoint or earlier state is not there.
     pub fn status(&self, view: &View) -> Result<Value, Error> {
         let bytes = self.document(view, crate::memory::Document::Status)?;
         serde_json::from_slice(&bytes)

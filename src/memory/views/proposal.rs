@@ -42,8 +42,8 @@ struct PlanPage<'a> {
 }
 
 impl Memory {
-    /// Returns the bytes of `plan`: what a merge of the proposal would do to the branch above as that is now. `changes`
-    /// are what the branch changed since its base. Kind `NotFound` where the branch proposes nothing.
+    /// Returns the bytes of `proposals/NAME/plan`: what a merge of the proposal would do to the parent as it is now.
+    /// Kind `NotFound` if the branch proposes nothing.
     pub fn plan_page(&self, branch: BranchId) -> Result<Vec<u8>, Error> {
         let examined = self.examine_proposal(branch)?;
         let ProposalPlan { plan, catalog, blockers, requirements } = &examined;
@@ -77,7 +77,8 @@ impl Memory {
         Ok(lines(&serde_json::to_value(page).unwrap_or_default()))
     }
 
-    /// Returns what a branch proposes, as `ctl` tells whoever proposed it. Kind `NotFound` where it proposes nothing.
+    /// Returns the proposal of a branch as a JSON object, as `ctl` shows it to whoever proposed it. Kind `NotFound` if
+    /// it proposes nothing.
     pub fn proposal_result(&self, branch: BranchId) -> Result<Value, Error> {
         let ProposalPlan { plan, blockers, .. } = self.examine_proposal(branch)?;
         let status = if blockers.is_empty() { "ready" } else { "blocked" };
@@ -88,8 +89,8 @@ impl Memory {
         }))
     }
 
-    /// Returns the names of the branches below one that propose something, in order, with the entry that did so. Empty
-    /// where none does. Fails only with `Gone`, where the branch has ended.
+    /// Returns the child branches with a proposal, in bytewise order of names: name, branch, and the number of the
+    /// entry that proposed it. Empty if there are none. Fails only with `Gone`, if the branch has ended.
     pub fn proposals(&self, branch: BranchId) -> Result<Vec<(Arc<str>, BranchId, u64)>, Error> {
         let catalog = self.catalog().clone();
         let children = catalog.branch(branch)?.children.iter();
@@ -101,16 +102,15 @@ impl Memory {
         Ok(proposing.collect())
     }
 
-    /// Returns the branch of that name below one and the entry by which it proposes something, if it does. None also
-    /// where there is no such branch. Fails only with `Gone`, where the branch that is asked has ended.
+    /// Returns the child branch with this name and the number of the entry that proposed; `None` if it proposes
+    /// nothing, or there is no such branch. Fails only with `Gone`, if the parent has ended.
     pub fn proposal(&self, branch: BranchId, name: &str) -> Result<Option<(BranchId, u64)>, Error> {
         let catalog = self.catalog();
         let child = catalog.branch(branch)?.children.get(name).and_then(|child| catalog.branches.get(child));
         Ok(child.and_then(|child| Some((child.id, child.proposal.as_ref()?.frozen.seq))))
     }
 
-    /// Returns when a branch proposed what the entry of that number froze; kind `NotFound` where it was replaced or
-    /// withdrawn.
+    /// Returns when a branch made the proposal of this entry. Kind `NotFound` if it was replaced or withdrawn.
     pub fn proposal_time(&self, branch: BranchId, entry: u64) -> Result<Time, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
@@ -118,16 +118,16 @@ impl Memory {
         Ok(proposal.frozen.time)
     }
 
-    /// Tells whether the branch above has a gate that is not open. A root branch has none above it. Fails only with
-    /// `Gone`, where the branch has ended.
+    /// Returns whether the parent of a branch has a gate that is not open; false for a root branch. Fails only with
+    /// `Gone`, if the branch has ended.
     pub fn is_gated(&self, branch: BranchId) -> Result<bool, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
         Ok(branch.parent.is_some() && !catalog.parent(branch)?.settings.gate().is_open())
     }
 
-    /// Tells whether a user may look at what a branch proposes: its owner, that of the branch above, its approvers, and
-    /// root. Kind `Invalid` for a root branch, `Gone` where it has ended.
+    /// Returns whether a user may look at the proposal of a branch: root, the owners of the branch and its parent, and
+    /// the approvers of the parent. Kind `Invalid` for a root branch, `Gone` if it has ended.
     pub fn may_review(&self, uid: u32, branch: BranchId) -> Result<bool, Error> {
         let catalog = self.catalog();
         let child = catalog.branch(branch)?;

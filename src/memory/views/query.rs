@@ -10,27 +10,51 @@ use crate::memory::maintenance::embedding::{EmbeddingStatus, Obstacle};
 use crate::memory::{Error, Memory};
 use crate::search::{Answer, FileSource, Mode, Query, SearchError, SearchSource, run_query};
 
-/// Of the time that is left, what the embedder may take: three parts of four. Where it does not answer, words still do.
+/// Of the time that is left, what the embedder may take: three parts of four. If it does not answer, words still do.
 const EMBEDDING_SHARE: (u32, u32) = (3, 4);
 /// How often a query is put again that found damage in the index of files.
 const ATTEMPTS_MAX: usize = 3;
 
 impl Memory {
-    /// Answers a query to a view for the store's owner; see [`Memory::query_for`]. Files that only one of their other
-    /// groups may read are not found. Fails as [`Memory::query_for`] does.
+    /// Answers a query to a view with the rights of the store's owner. Fails like [`Memory::query_for`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use engramfs::disk::ForgetfulDisk;
+    /// use engramfs::memory::{Actor, Environment, Error, Kind, Memory, OpenMode, Query, RecordEdit, RecordInput, View};
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// # let ann = Actor { uid: 1000, gid: 1000, name: "ann".into() };
+    /// # let environment = Environment::real(ann.clone());
+    /// # let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment)?;
+    /// # let main = memory.root("main").unwrap();
+    /// for (id, vector) in [("north", [0.0, 1.0]), ("east", [1.0, 0.0])] {
+    ///     let input = RecordInput::from_vector(vector.to_vec())?;
+    ///     memory.commit(&ann, main, vec![RecordEdit::Put { id: id.into(), input }])?;
+    /// }
+    /// let query = Query::parse(r#"{"vector": [0.1, 0.9], "k": 1}"#)?;
+    /// let answer = memory.query(&View::Branch(main), &query)?;
+    /// assert_eq!(&*answer.hits[0].id, "north");
+    ///
+    /// let query = Query::parse(r#"{"vector": [1.0]}"#)?;
+    /// let error = memory.query(&View::Branch(main), &query).unwrap_err();
+    /// assert_eq!(error.kind(), Kind::Invalid, "the vectors have two numbers");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn query(&self, view: &View, query: &Query) -> Result<Answer, Error> {
         let owner = &self.environment.owner;
         let reader = Credentials { uid: owner.uid, groups: vec![owner.gid], knows_all_groups: false };
         self.query_for(&reader, view, query)
     }
 
-    /// Answers a query to a view, by default from the branch, the shared log and those files that the caller may read, in
-    /// turns with what else the user asks.
+    /// Answers a query to a view. By default it searches the branch, its shared log, and the files that the caller may
+    /// read. Queries of one user take turns.
     ///
-    /// With `at` the view is that earlier state of its branch, and other root branches answer as they are now.
+    /// With `at` in the query, the branch is searched as it was then; other root branches as they are now.
     ///
-    /// Kind `Timeout` when the query's time limit is reached, `Invalid` for a vector of another
-    /// length or an unknown scope, `NotFound` for an id that is not there.
+    /// Kind `Timeout` if the query's time limit is reached, `Invalid` for a vector of another length or an unknown
+    /// scope, `NotFound` for an id that is not there.
     pub fn query_for(&self, caller: &Credentials, view: &View, query: &Query) -> Result<Answer, Error> {
         let at = query.at.as_ref().map(|at| self.view_at(view.branch(), &Revision::parse(at)?)).transpose()?;
         let view = at.as_ref().unwrap_or(view);
@@ -159,11 +183,11 @@ impl Memory {
 
 /// What became of a query's text: a vector, or why there is none.
 struct EmbeddedQuery {
-    /// The query with the vector of its text; none where it is put as it was.
+    /// The query with the vector of its text; `None` if it is put as it was.
     query: Option<Query>,
-    /// What the answer's header says of it; none where there is nothing to say.
+    /// What the answer's header says of it; `None` if there is nothing to say.
     reason: Option<String>,
-    /// Why there is no vector, for the error where a query needs one; none where there is.
+    /// Why there is no vector, for the error where a query needs one; `None` if there is.
     obstacle: Option<String>,
 }
 

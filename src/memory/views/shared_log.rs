@@ -13,7 +13,7 @@ use crate::object::Time;
 /// The entries of a shared log at one moment: cheap to take, holds no lock, never changes.
 #[derive(Clone)]
 pub struct SharedLog {
-    /// The branch whose log it is, which those below it share.
+    /// The branch that owns the log; the branches below it share it.
     pub owner: BranchId,
     /// When the last entry came; for a log without entries, when its branch was made.
     pub changed: Time,
@@ -24,15 +24,15 @@ pub struct SharedLog {
 /// A place in the lines of a log: that an entry begins at an offset.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedLogPosition {
-    /// Number of the entry, from 1 on; 0 where no place is known yet.
+    /// Number of the entry, from 1 on; 0 if no place is known yet.
     pub entry: u64,
     /// How many bytes the lines before it have: where its line begins in `entries.jsonl`.
     pub offset: u64,
 }
 
 impl Memory {
-    /// Returns the shared log that a branch has. It is empty until somebody has written to it. Fails only with `Gone`,
-    /// where the branch has ended.
+    /// Returns the shared log that a branch uses: its own or that of a branch above. Empty until somebody appends to
+    /// it. Fails only with `Gone`, if the branch has ended.
     pub fn shared_log(&self, branch: BranchId) -> Result<SharedLog, Error> {
         let catalog = self.catalog();
         let owner = catalog.log_owner(catalog.branch(branch)?)?;
@@ -46,15 +46,15 @@ impl Memory {
         Ok(SharedLog { owner: owner.id, changed, state, totals })
     }
 
-    /// Returns the names of the logs that were closed into the one that a branch has, each `NAME@SEQ` with the entry
-    /// that closed it, in bytewise order. Fails only with `Gone`, where the branch has ended.
+    /// Returns the names of the closed logs in the shared log that a branch uses, in bytewise order. Each is
+    /// `NAME@SEQ`, with the number of the entry that closed it. Fails only with `Gone`, if the branch has ended.
     pub fn closed_logs(&self, branch: BranchId) -> Result<Vec<Arc<str>>, Error> {
         let catalog = self.catalog();
         let owner = catalog.log_owner(catalog.branch(branch)?)?;
         Ok(owner.closed_logs.keys().cloned().collect())
     }
 
-    /// Returns a log that was closed, by `NAME@SEQ` or `NAME` for the latest. Kind `NotFound` where there is none.
+    /// Returns a closed log, by `NAME@SEQ`, or by `NAME` the latest one. Kind `NotFound` if there is none.
     pub fn closed_log(&self, branch: BranchId, name: &str) -> Result<SharedLog, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
@@ -64,8 +64,8 @@ impl Memory {
         Ok(SharedLog { owner: owner.id, changed: log.changed, state, totals })
     }
 
-    /// Returns how many entries of its shared log a branch has read. 0 where it has read nothing of this log. Fails
-    /// only with `Gone`, where the branch has ended.
+    /// Returns the number of the last entry of its shared log that a branch has read; 0 for none. Fails only with
+    /// `Gone`, if the branch has ended.
     pub fn cursor(&self, branch: BranchId) -> Result<u64, Error> {
         let catalog = self.catalog();
         Ok(catalog.log_progress(catalog.branch(branch)?)?.1)
@@ -73,18 +73,18 @@ impl Memory {
 }
 
 impl SharedLog {
-    /// Returns how many entries it has, which is the number of the last one; archived ones count.
+    /// Returns the number of entries, archived ones included. It is also the number of the last one.
     pub fn entry_count(&self) -> u64 {
         self.totals.entries
     }
 
-    /// Returns how many bytes their lines have, those of archived ones included.
+    /// Returns the length of all lines in bytes, archived ones included.
     pub fn bytes(&self) -> u64 {
         self.totals.bytes
     }
 
-    /// Returns the lines of so many entries behind one, fewer only at the end. Entries count from 1; nothing is
-    /// returned behind the last one. Kind `Damaged` where an entry in between is missing or not what was written.
+    /// Returns the lines of up to `limit` entries after number `entry`, 0 for the beginning; fewer only at the end.
+    /// Kind `Damaged` if an entry is missing or not what was written.
     pub fn lines_after(&self, entry: u64, limit: u64) -> Result<Vec<u8>, Error> {
         let last = self.totals.entries.min(entry.saturating_add(limit));
         let mut out = Vec::new();
@@ -97,9 +97,10 @@ impl SharedLog {
         Ok(out)
     }
 
-    /// Returns up to `size` bytes of the lines from an offset on; fewer only at the end. `near` is a place to begin at, and
-    /// becomes the one where it ended. Kind `Damaged` where an entry is missing, not whole, or not what was written;
-    /// `near` stays as it was then.
+    /// Returns up to `size` bytes of the lines from byte `offset` on; fewer only at the end. `near` is where the search
+    /// for the offset starts, and is moved to where this read ended.
+    ///
+    /// Kind `Damaged` if an entry is missing or not what was written; `near` stays unchanged then.
     pub fn read(&self, offset: u64, size: usize, near: &mut SharedLogPosition) -> Result<Vec<u8>, Error> {
         let end = self.totals.bytes.min(offset.saturating_add(size as u64));
         let mut out = Vec::new();

@@ -27,11 +27,11 @@ pub struct OwnSignals {
     pub leased: u64,
 }
 
-/// What a branch proposes, as it froze it, for an export.
+/// The frozen state that a branch proposes, for an export.
 pub struct ProposedState {
-    /// The branch as it was when it proposed: later edits are not in it.
+    /// The state of the branch when it was proposed; later edits are not in it.
     pub state: Snapshot,
-    /// The base that the branch had then, with which a merge compares it.
+    /// The base of the branch at that time; a merge compares with it.
     pub base: Snapshot,
     /// When it was proposed: the time of that entry.
     pub time: Time,
@@ -42,13 +42,14 @@ pub struct ProposedState {
 }
 
 impl Memory {
-    /// Returns the name that entries give each uid, in order of uids: the first that the store saw, unless one was imported.
+    /// Returns the name that entries have for each uid, in order of uids: the first one that the store saw, or an
+    /// imported one.
     pub fn users(&self) -> Vec<(u32, Arc<str>)> {
         self.catalog().users.iter().map(|(uid, name)| (*uid, name.clone())).collect()
     }
 
-    /// Returns the names of agents below the root branch of a branch: each with the uid that may use it, or barred. A
-    /// name without a uid is barred. Fails only with `Gone`, where the branch has ended.
+    /// Returns the names of agents below the root branch of a branch. Each maps to the uid that may use it, or to
+    /// `None` if it is barred. Fails only with `Gone`, if the branch has ended.
     pub fn agents(&self, branch: BranchId) -> Result<BTreeMap<Arc<str>, Option<u32>>, Error> {
         let catalog = self.catalog();
         let root = catalog.branch(catalog.branch(branch)?.root)?;
@@ -56,8 +57,8 @@ impl Memory {
         Ok(root.agents.iter().map(|(name, known)| (name.clone(), holder(known))).collect())
     }
 
-    /// Returns the settings of a branch as they are stored, those that all branches below a root branch share as it
-    /// shows them. They are in the order of [`Setting::ALL`]. Fails only with `Gone`, where the branch has ended.
+    /// Returns the settings of a branch in the order of [`Setting::ALL`]; shared ones have the value of the root
+    /// branch. Fails only with `Gone`, if the branch has ended.
     pub fn stored_settings(&self, branch: BranchId) -> Result<StoredSettings, Error> {
         let catalog = self.catalog();
         let branch = catalog.branch(branch)?;
@@ -70,14 +71,14 @@ impl Memory {
         Ok(StoredSettings { values, inherits_rules: branch.settings.has_inherited_rules() })
     }
 
-    /// Returns the last entry of a branch's shared log when it got its base. 0 where the log had none. Entries count
-    /// from 1. Fails only with `Gone`, where the branch has ended.
+    /// Returns the number of the last entry that a branch's shared log had when the branch got its base: entries count from
+    /// 1, and 0 stands for an empty log. Fails only with `Gone`, if the branch has ended.
     pub fn log_at_base(&self, branch: BranchId) -> Result<u64, Error> {
         Ok(self.catalog().branch(branch)?.log_at_base)
     }
 
-    /// Returns what a branch proposes to its parent, if it does. None where it proposes nothing. Fails only with
-    /// `Gone`, where the branch has ended.
+    /// Returns the proposal of a branch; `None` if it proposes nothing. Fails only with `Gone`, if the branch has
+    /// ended.
     pub fn proposed_state(&self, branch: BranchId) -> Result<Option<ProposedState>, Error> {
         let catalog = self.catalog();
         let proposal = catalog.branch(branch)?.proposal.as_ref();
@@ -90,8 +91,8 @@ impl Memory {
         }))
     }
 
-    /// Returns the signals of the log that a branch has of its own. Those that end with a lease are only counted: no
-    /// other store could hold it. Fails only with `Gone`, where the branch has ended.
+    /// Returns the signals of the shared log that a branch owns. Those that end with a lease are only counted, as no
+    /// other store could hold the lease. Fails only with `Gone`, if the branch has ended.
     pub fn own_signals(&self, branch: BranchId) -> Result<OwnSignals, Error> {
         let catalog = self.catalog().clone();
         let now = self.now();

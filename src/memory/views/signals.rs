@@ -8,7 +8,7 @@ use crate::memory::{Error, Memory};
 use crate::object::Time;
 
 impl Signal {
-    /// Returns how long it lasts, in the form in which that is set.
+    /// Returns the lifetime in the form in which it is set: `600s`, `lease`, or empty for no limit.
     pub fn lifetime_text(&self) -> String {
         match self.lifetime {
             SignalLifetime::Unlimited => String::new(),
@@ -23,8 +23,8 @@ impl Signal {
 }
 
 impl Memory {
-    /// Returns a signal of the shared log that a branch has, if there is one that has not ended. Kind `Gone` alone is a
-    /// failure: a key that no signal can have is one that is not there.
+    /// Returns a signal of the shared log that a branch uses; `None` if there is no such key, or it has ended. Fails
+    /// only with `Gone`, if the branch has ended.
     pub fn signal(&self, branch: BranchId, key: &str) -> Result<Option<Arc<Signal>>, Error> {
         let found = {
             let catalog = self.catalog();
@@ -34,8 +34,8 @@ impl Memory {
         Ok(found.filter(|signal| self.is_live(signal, now)))
     }
 
-    /// Returns all signals of the shared log that a branch has and that have not ended, by key, each with the time at
-    /// which it was first written. Empty where there are none. Fails only with `Gone`, where the branch has ended.
+    /// Returns the keys of all live signals in the shared log that a branch uses, in bytewise order, each with the time
+    /// of its claim. Fails only with `Gone`, if the branch has ended.
     ///
     /// ```
     /// # use std::sync::Arc;

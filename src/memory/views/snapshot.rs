@@ -29,40 +29,40 @@ impl Record {
         &self.0.id
     }
 
-    /// Returns the hash of id and content. Who wrote it and when is not in it.
+    /// Returns the hash of id and content. It does not cover who wrote the record, and when.
     pub fn hash(&self) -> Hash {
         self.0.hash
     }
 
-    /// Returns whether a row is this version. [`SegmentError::Io`] or [`SegmentError::Damaged`] where the row's hash
-    /// or provenance can't be read.
+    /// Returns whether a row is this version. [`SegmentError::Io`] or [`SegmentError::Damaged`] if the row's hash or
+    /// provenance can't be read.
     pub(in crate::memory) fn is_version(&self, row: &Row) -> Result<bool, SegmentError> {
         Ok(row.hash()? == self.0.hash && row.provenance()? == self.0.provenance)
     }
 
-    /// Returns when the record was first written; corrections and replacements keep it.
+    /// Returns when the record was first written. Corrections and replacements keep it.
     pub fn created(&self) -> Time {
         self.0.provenance.created
     }
 
-    /// Returns when this version was written: the time of its entry.
+    /// Returns when this version was written, which is the time of its entry.
     pub fn modified(&self) -> Time {
         self.0.provenance.modified
     }
 
-    /// Returns the document of `vectors/<id>.json`, with who wrote it and when.
+    /// Returns the JSON document of `vectors/<id>.json`, with who wrote it and when.
     pub fn to_document(&self) -> Vec<u8> {
         let mut out = Vec::new();
         write_document(&mut out, &self.0);
         out
     }
 
-    /// Returns the vector, as it was written; none where the record has none of its own.
+    /// Returns the vector as it was written; `None` if the record has none of its own.
     pub fn vector(&self) -> Option<&[f32]> {
         self.0.content.vector.as_deref()
     }
 
-    /// Returns the text; none where the record is a vector alone.
+    /// Returns the text; `None` if the record is a vector alone.
     pub fn text(&self) -> Option<&str> {
         self.0.content.text.as_deref()
     }
@@ -85,25 +85,25 @@ impl Snapshot {
         Snapshot { state, export_cursors: Arc::default() }
     }
 
-    /// Returns the number of records, which is kept and need not be counted.
+    /// Returns the number of records, in constant time.
     pub fn count(&self) -> u64 {
         self.state.totals().records
     }
 
-    /// Returns the head: the hash of records and files. All files may have to be hashed for it.
+    /// Returns the head: one hash of all records and files. The first call may hash all files.
     pub fn head(&self) -> Hash {
         self.state.head()
     }
 
-    /// Returns a record, read and checked now; none where there is none of that id. Fails with kind `Damaged` where its
-    /// bytes are not those that were written.
+    /// Returns a record, read and checked now; `None` if no record has that id. Kind `Damaged` if its bytes are not
+    /// those that were written.
     pub fn get(&self, id: &str) -> Result<Option<Record>, Error> {
         let row = self.state.find(id)?;
         Ok(row.map(|row| row.version()).transpose()?.map(Record))
     }
 
-    /// Returns what a directory entry tells of a record; nothing is rendered. None where there is no record of that
-    /// id. Kind `Io` or `Damaged` where the columns of its segment can't be read.
+    /// Returns length and times of a record without rendering it; `None` if no record has that id. Kind `Io` or
+    /// `Damaged` if its columns can't be read.
     pub fn stat(&self, id: &str) -> Result<Option<RecordStat>, Error> {
         let Some(row) = self.state.find(id)? else { return Ok(None) };
         let provenance = row.provenance()?;
@@ -116,8 +116,8 @@ impl Snapshot {
         Ok(Some(RecordStat { length, modified: provenance.modified, created: provenance.created }))
     }
 
-    /// Returns up to `limit` ids behind `after`, or from the first, in bytewise order. Fewer are returned only at the
-    /// end. Kind `Io` or `Damaged` where an id can't be read; none is returned then.
+    /// Returns up to `limit` ids after `after`, or from the first, in bytewise order; fewer only at the end. Kind `Io`
+    /// or `Damaged` if an id can't be read.
     pub fn ids_after(&self, after: Option<&str>, limit: usize) -> Result<Vec<Arc<str>>, Error> {
         let mut ids = Vec::with_capacity(limit.min(4096));
         for row in self.state.rows(after)?.take(limit) {
@@ -128,8 +128,8 @@ impl Snapshot {
 }
 
 impl Memory {
-    /// Takes a snapshot of a view. Kind `Gone` for a branch that was merged or discarded,
-    /// `NotFound` for a checkpoint that is not there.
+    /// Takes a snapshot of a view. Kind `Gone` if the branch was merged or discarded, `NotFound` if the checkpoint or
+    /// earlier state is not there.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -166,7 +166,7 @@ impl Memory {
         self.state(view).map(Snapshot::new)
     }
 
-    /// Returns what a view shows now. Kinds as of [`Memory::snapshot`].
+    /// Returns what a view shows now. Fails like [`Memory::snapshot`].
     pub(in crate::memory) fn state(&self, view: &View) -> Result<Arc<BranchVersion>, Error> {
         if let View::Branch(branch) = view {
             return Ok(self.catalog().branch(*branch)?.state.clone());

@@ -26,7 +26,7 @@ pub(super) struct TreeEditor<'a, 'b> {
     /// Everything that was done to the tree so far, in order: replayed on the parent's tree it gives this one.
     pub patch: TreePatch,
     time: Time,
-    /// Who owns what is made; nothing where that stays as it is.
+    /// Who owns what is made; `None` if that stays as it is.
     new_owner: Option<NewOwner>,
     /// To whom no file may be opened that was closed to them; nobody where who asks may read all.
     pub guard: Option<ReaderGuard>,
@@ -85,7 +85,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(())
     }
 
-    /// The inode that a file has in the result; none where it is not there.
+    /// The inode that a file has in the result; `None` if it is not there.
     pub(super) fn inode(&self, id: NodeId) -> Option<u64> {
         let inode = self.grafted.get(&id).copied().or_else(|| self.resolver.trees.parent_inode(id));
         inode.filter(|inode| self.tree.node(*inode).is_ok_and(|node| node.nlink() > 0))
@@ -198,7 +198,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(())
     }
 
-    /// Puts a file to a free place; returns false where it can't be there.
+    /// Puts a file to a free place; returns false if it can't be there.
     fn enter(&mut self, change: &NodeChange, parent: u64, name: &FileName) -> Result<bool, TreeError> {
         if let Some(temporary_name) = self.staged_names.get(&change.id).cloned() {
             let staging = self.staging_directory()?;
@@ -219,8 +219,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(true)
     }
 
-    /// Makes the child's file in the result. Of a directory: without what is in it.
-    /// Fails as [`TreeEditor::apply`].
+    /// Makes the child's file in the result. Of a directory: without what is in it. Fails like [`TreeEditor::apply`].
     pub(super) fn graft(&mut self, id: NodeId, parent: u64, name: &FileName) -> Result<Option<u64>, TreeError> {
         let Some(node) = self.child_node(id) else { return Ok(None) };
         let Some(from) = self.resolver.trees.child_inode(id) else { return Ok(None) };
@@ -236,13 +235,13 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(Some(inode))
     }
 
-    /// Returns a file as the child has it; none where it is not there.
+    /// Returns a file as the child has it; `None` if it is not there.
     pub(super) fn child_node(&self, id: NodeId) -> Option<Arc<FileNode>> {
         self.resolver.trees.child.node(self.resolver.trees.child_inode(id)?).ok().cloned()
     }
 
-    /// Returns the directory of that id, made again with those above it if it is not there; none where
-    /// something else is in the way.
+    /// Returns the directory with that id, made again with those above it if it is not there; `None` if something else
+    /// is in the way.
     fn directory(&mut self, id: NodeId) -> Result<Option<u64>, TreeError> {
         let mut missing = Vec::new();
         let mut at = id;
@@ -274,7 +273,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         Ok(self.is_directory(directory).then_some(directory))
     }
 
-    /// Frees a place for a file of the child; returns false where what is there stays.
+    /// Frees a place for a file of the child; returns false if what is there stays.
     ///
     /// What is there is decided about like two versions of a file; but a directory that holds something
     /// is never removed for the sake of a name.

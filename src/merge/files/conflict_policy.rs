@@ -24,7 +24,7 @@ impl ConflictPolicy {
         ConflictPolicy { strategy: Strategy::Manual, times: [Time::default(); 2], decision: Some(Side::Both) }
     }
 
-    /// Returns the side that a conflict is decided for; none where a person decides.
+    /// Returns the side that a conflict is decided for; `None` if a person decides.
     pub(super) fn winner(&self) -> Option<Side> {
         let [child, parent] = self.times;
         self.strategy.winner(child, parent)

@@ -29,7 +29,7 @@ pub struct ContentVersion<'a> {
 /// One file as three sides have it.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
-    /// What both began with; none where both added the file.
+    /// What both began with; `None` if both added the file.
     pub base: Option<&'a [u8]>,
     /// The side that gives: the branch that is merged, or in a pull its parent.
     pub child: ContentVersion<'a>,
@@ -119,12 +119,11 @@ impl fmt::Display for Fallback {
 pub struct MergedContent {
     /// The content to have; the parent's where a conflict waits.
     pub choice: ContentChoice,
-    /// The side that conflicts were decided for, `Both` where there was none; none where one waits
-    /// for a manual decision.
+    /// The side that conflicts were decided for, `Both` if there was none; `None` if one waits for a manual decision.
     pub decision: Option<Side>,
-    /// What was not kept; empty where nothing was lost, or a conflict waits.
+    /// What was not kept; empty if nothing was lost, or a conflict waits.
     pub losers: Vec<Loser>,
-    /// Why the kind of the rule could not be followed; none where it was.
+    /// Why the kind of the rule could not be followed; `None` if it was.
     pub fallback: Option<Fallback>,
 }
 
@@ -149,7 +148,7 @@ pub struct ContentKey {
     pub strategy: Strategy,
     /// The side that wrote later; times have no other part in the result.
     pub later: Side,
-    /// The hash of what both began with; none where both added the file.
+    /// The hash of what both began with; `None` if both added the file.
     pub base: Option<Hash>,
     /// The hash of the child's content, as the tree has it.
     pub child: Hash,
@@ -159,10 +158,10 @@ pub struct ContentKey {
     pub bytes: u64,
 }
 
-/// Where contents are merged that both sides changed: it takes nearly all of the time of a long merge.
+/// Merges contents that both sides changed, which takes nearly all the time of a long merge.
 pub trait ContentMerger {
-    /// Returns the merge that `key` describes: one that was made before, or what `merge` makes.
-    /// [`TreeError::Exceeded`] where that is more than may be done now.
+    /// Returns the merge that `key` describes: one that was made before, or what `merge` makes. [`TreeError::Exceeded`]
+    /// if that is more than may be done now.
     fn merge(
         &self,
         key: &ContentKey,
@@ -185,9 +184,9 @@ impl ContentMerger for MergeAll {
 
 /// Merges the contents of one file that both sides have.
 ///
-/// Where one side is as the base was, or both are the same, the result is the other side, byte for
-/// byte, whatever the kind. `strategy` decides conflicts: see [`super::Rule::strategy`]. Never fails: what
-/// is not of its kind, or longer than [`CONTENT_BYTES_MAX`], is merged as `whole`, and the fallback says so.
+/// If one side is as the base was, or both are the same, the result is the other side, byte for byte, whatever the
+/// kind. `strategy` decides conflicts: see [`super::Rule::strategy`]. Never fails: what is not of its kind, or longer
+/// than [`CONTENT_BYTES_MAX`], is merged as `whole`, and the fallback says so.
 ///
 /// `never` gives the parent's content.
 pub fn merge_contents(kind: &FileMergeKind, contents: &Contents<'_>, strategy: Strategy) -> MergedContent {

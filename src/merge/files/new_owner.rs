@@ -5,9 +5,9 @@ use crate::workspace::{FileNode, Tree};
 /// Whose new files become whose. Files that are there before keep their owners.
 #[derive(Clone, Copy, Debug)]
 pub struct NewOwner {
-    /// Owner of the branch that gives: files of others keep their owners.
+    /// Uid of the owner of the giving branch. Files of other users keep their owners.
     pub from_uid: u32,
-    /// Owner of the branch that receives; where it is the same, nothing changes hands.
+    /// Uid of the owner of the receiving branch. If it is the same, no owner changes.
     pub to_uid: u32,
     /// Whether only that is handed over which everybody may read.
     pub world_readable_only: bool,
@@ -21,7 +21,7 @@ impl NewOwner {
         NewOwner { from_uid, to_uid, world_readable_only: to_branch }
     }
 
-    /// Returns the owner that a file of the branch that gives gets, if it is another one than it has.
+    /// Returns the new owner's uid of a file from the giving branch; `None` if it keeps its own.
     pub(super) fn new_uid(&self, node: &FileNode, tree: &Tree) -> Option<u32> {
         let passes = if self.world_readable_only { node.is_open_to_others() } else { node.is_transferable() };
         (self.from_uid != self.to_uid && passes && tree.owner(node) == self.from_uid).then_some(self.to_uid)

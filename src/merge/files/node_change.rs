@@ -20,7 +20,7 @@ pub struct FileDecision {
     pub child: Option<Hash>,
     /// The same of the parent.
     pub parent: Option<Hash>,
-    /// Which side was taken where they contradict; `Both` where they do not; none when it waits.
+    /// Which side was taken where they contradict; `Both` if they do not; `None` if it waits.
     pub decision: Option<Side>,
 }
 
@@ -41,11 +41,11 @@ pub(super) struct NodeVersion {
 pub(super) struct MergeItem {
     /// The same file on all sides, whatever its numbers there.
     pub id: NodeId,
-    /// None where neither began with it.
+    /// `None` if neither began with it.
     pub base: Option<NodeVersion>,
-    /// None where the branch that gives does not have it.
+    /// `None` if the branch that gives does not have it.
     pub child: Option<NodeVersion>,
-    /// None where the branch that receives does not have it.
+    /// `None` if the branch that receives does not have it.
     pub parent: Option<NodeVersion>,
 }
 
@@ -149,7 +149,7 @@ pub fn same_body(one: &FileNode, other: &FileNode) -> bool {
         && one.rdev() == other.rdev()
 }
 
-/// Goes through the extended attributes that merge: those of the namespace `user.`.
+/// Iterates over the extended attributes that merge: those of the namespace `user.`.
 pub(super) fn user_xattrs(node: &FileNode) -> impl Iterator<Item = (&[u8], &[u8])> {
     node.xattrs().filter(|(name, _)| name.starts_with(b"user."))
 }

@@ -109,7 +109,7 @@ impl<'a> NodeMap<'a> {
         known.get_or_init(|| InodeRemap::from_trees(self.base, side))
     }
 
-    /// Returns whether an inode of that number is one and the same file in the base and on a side.
+    /// Returns whether an inode with that number is one and the same file in the base and on a side.
     fn is_shared(&self, side: &Tree, inode: u64) -> bool {
         let born = |tree: &Tree| tree.node(inode).ok().filter(|node| node.nlink() > 0).map(|node| node.crtime);
         inode == ROOT || born(side).is_some_and(|time| born(self.base) == Some(time))
@@ -205,12 +205,12 @@ impl<'a> NodeMap<'a> {
         (is_new && same_kind((self.child, counterpart), (self.parent, inode))).then_some(NodeId::Child(counterpart))
     }
 
-    /// Returns the base's inode of a file; none where the base does not have it.
+    /// Returns the base's inode of a file; `None` if the base does not have it.
     pub(super) fn base_inode(&self, id: NodeId) -> Option<u64> {
         if let NodeId::Base(inode) = id { Some(inode) } else { None }
     }
 
-    /// Returns the child's inode of a file; none where the child does not have it.
+    /// Returns the child's inode of a file; `None` if the child does not have it.
     pub(super) fn child_inode(&self, id: NodeId) -> Option<u64> {
         match id {
             NodeId::Base(inode) => self.successor(self.child, inode),
@@ -219,7 +219,7 @@ impl<'a> NodeMap<'a> {
         }
     }
 
-    /// Returns the parent's inode of a file; none where the parent does not have it.
+    /// Returns the parent's inode of a file; `None` if the parent does not have it.
     pub(super) fn parent_inode(&self, id: NodeId) -> Option<u64> {
         let inode = match id {
             NodeId::Base(inode) => return self.successor(self.parent, inode),

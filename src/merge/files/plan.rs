@@ -63,7 +63,7 @@ impl FilePlan {
         Ok((tree, patch))
     }
 
-    /// Returns whether some conflict waits for a manual decision; the tree is the parent's own then.
+    /// Returns whether a conflict waits for a manual decision. The tree is then that of the parent.
     pub fn is_blocked(&self) -> bool {
         self.both_changed.iter().any(|item| item.decision.is_none())
     }
@@ -82,11 +82,11 @@ pub struct FileMerge<'a> {
     pub packs: &'a dyn Packs,
     /// Where contents are merged that both sides changed; it may refuse more than its budget.
     pub merger: &'a dyn ContentMerger,
-    /// How many paths the child may have changed; [`TreeError::Exceeded`] where it changed more.
+    /// How many paths the child may have changed; [`TreeError::Exceeded`] if it changed more.
     pub paths_max: usize,
     /// When the merge is done, which is the time of all changes of nodes.
     pub time: Time,
-    /// Who owns what the child added; nothing where it keeps its owner.
+    /// Who owns what the child added; `None` if it keeps its owner.
     pub new_owner: Option<NewOwner>,
     /// To whom nothing may be opened that was closed to them; nobody where who asks may read all.
     pub guard: Option<ReaderGuard>,
@@ -124,15 +124,14 @@ impl<'a> FileMerge<'a> {
 /// back for what the other put there, and one that holds something is never removed for a name.
 /// Paths that do not merge stay as the parent has them.
 ///
-/// It costs what the child changed. Fails only where a content that has to be merged can't be read, or where it
-/// is more than was allowed.
+/// It costs what the child changed. Fails only if a content that has to be merged can't be read, or if it is more than
+/// was allowed.
 pub fn plan_files(trees: MergeTrees<'_>, file_merge: &FileMerge<'_>) -> Result<FilePlan, TreeError> {
     plan_by(trees, file_merge, |files, difference| files.change(difference))
 }
 
-/// The same, where `alone` says which files the child alone changed; tests have it say none. `TreeError::Exceeded`
-/// where more than `paths_max` paths differ or units bring along too many, `TreeError::Segment` where a content can't
-/// be read.
+/// The same, where `alone` says which files the child alone changed; tests have it say none. `TreeError::Exceeded` if
+/// more than `paths_max` paths differ or units bring along too many, `TreeError::Segment` if a content can't be read.
 pub(super) fn plan_by(
     trees: MergeTrees<'_>,
     file_merge: &FileMerge<'_>,

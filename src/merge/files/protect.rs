@@ -33,10 +33,9 @@ impl TreeEditor<'_, '_> {
         guard.shuts_out(self.resolver.trees.child, &node).then_some(node)
     }
 
-    /// Puts a copy of the child's file in the place of one that the reader may have open, so that no handle shows them the
-    /// content that comes where they could not get at that; returns the inode to change. One that was closed to them stays
-    /// the same file.
-    /// Fails as [`TreeEditor::apply`].
+    /// Puts a copy of the child's file in the place of one that the reader may have open, so that no handle shows them
+    /// the content that comes where they could not get at that; returns the inode to change. One that was closed to
+    /// them stays the same file. Fails like [`TreeEditor::apply`].
     pub(super) fn renew(&mut self, change: &NodeChange, inode: u64) -> Result<u64, TreeError> {
         if matches!(change.body, NewBody::Keep) {
             return Ok(inode);
@@ -61,8 +60,7 @@ impl TreeEditor<'_, '_> {
     }
 
     /// Gives a file owner, group and mode of the closed one that something of it comes from. Where only a part does, it
-    /// runs with nobody's rights, as after a write.
-    /// Fails as [`TreeEditor::apply`].
+    /// runs with nobody's rights, as after a write. Fails like [`TreeEditor::apply`].
     pub(super) fn take_protection(
         &mut self,
         change: &NodeChange,
@@ -77,8 +75,8 @@ impl TreeEditor<'_, '_> {
         self.protect(inode, uid, source.gid, mode)
     }
 
-    /// Gives a file that took the place of another one what the merge makes of that one's owner, group and mode.
-    /// Fails as [`TreeEditor::apply`].
+    /// Gives a file that took the place of another one what the merge makes of that one's owner, group and mode. Fails
+    /// like [`TreeEditor::apply`].
     pub(super) fn keep_protection(
         &mut self,
         change: &NodeChange,
@@ -98,9 +96,9 @@ impl TreeEditor<'_, '_> {
         self.apply(FileOp::SetAttr { inode, attrs }).map(drop)
     }
 
-    /// Takes from somebody else's file the bits and capabilities with which it runs with other rights than those of who runs it,
-    /// once it has content of the branch that is merged: a write by the branch's owner would do the same.
-    /// Fails as [`TreeEditor::apply`].
+    /// Takes from somebody else's file the bits and capabilities with which it runs with other rights than those of who
+    /// runs it, once it has content of the branch that is merged: a write by the branch's owner would do the same.
+    /// Fails like [`TreeEditor::apply`].
     pub(super) fn drop_set_id(&mut self, change: &NodeChange, inode: u64) -> Result<(), TreeError> {
         let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::Plan) else { return Ok(()) };
         let node = self.tree.node(inode)?;
@@ -187,8 +185,8 @@ impl TreeEditor<'_, '_> {
         same_content && after == user_attributes(&child)
     }
 
-    /// Gives a file back to the reader that a revert or rollback makes again what it was while it was theirs.
-    /// Fails as [`TreeEditor::apply`].
+    /// Gives a file back to the reader that a revert or rollback makes again what it was while it was theirs. Fails
+    /// like [`TreeEditor::apply`].
     pub(super) fn give_back(&mut self, change: &NodeChange, inode: u64, before: &FileNode) -> Result<(), TreeError> {
         let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::EarlierFiles) else { return Ok(()) };
         let Some(child) = self.child_node(change.id).filter(|child| child.kind() != FileKind::Directory) else {
@@ -204,9 +202,8 @@ impl TreeEditor<'_, '_> {
         Ok(())
     }
 
-    /// Closes the directories into which something comes that was below closed ones: the same directories get owner, group
-    /// and mode of those, and what does not lie below them is closed itself.
-    /// Fails as [`TreeEditor::apply`].
+    /// Closes the directories into which something comes that was below closed ones: the same directories get owner,
+    /// group and mode of those, and what does not lie below them is closed itself. Fails like [`TreeEditor::apply`].
     pub(super) fn close_places(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
         let Some(guard) = self.receiving_guard() else { return Ok(()) };
         let giver = self.resolver.trees.child;
@@ -240,8 +237,8 @@ impl TreeEditor<'_, '_> {
         own.is_some_and(|own| sets_more_bits(change, own) && guard.shuts_out(parent, own))
     }
 
-    /// Gives a directory of the result owner, group and mode that it has in the child; returns its inode, if it is there. Where the
-    /// parent's had another mode, or another owner who had made it, that is told as a conflict.
+    /// Gives a directory of the result owner, group and mode that it has in the child; returns its inode, if it is
+    /// there. If the parent's had another mode, or another owner who had made it, that is told as a conflict.
     fn close_directory(&mut self, directory: u64) -> Result<Option<u64>, TreeError> {
         let giver = self.resolver.trees.child;
         let Some(id) = self.resolver.trees.id_in_child(directory) else { return Ok(None) };
@@ -280,9 +277,8 @@ impl TreeEditor<'_, '_> {
         self.protect(inode, giver.owner(source), source.gid, mode)
     }
 
-    /// Decides on directories that are closed to the reader and get the mode of an earlier state: those that hold what they
-    /// held then are the reader's again, if they were, and others stay closed.
-    /// Fails as [`TreeEditor::apply`].
+    /// Decides on directories that are closed to the reader and get the mode of an earlier state: those that hold what
+    /// they held then are the reader's again, if they were, and others stay closed. Fails like [`TreeEditor::apply`].
     pub(super) fn settle_directories(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
         let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::EarlierFiles) else { return Ok(()) };
         let (child, parent) = (self.resolver.trees.child, self.resolver.trees.parent);

@@ -6,7 +6,7 @@ use crate::workspace::{FileNode, ROOT, Tree};
 /// back.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaderGuard {
-    /// The owner of that branch.
+    /// Uid of the owner of that branch.
     pub uid: u32,
     /// What of the merge they come to read.
     pub scope: GuardScope,
@@ -24,7 +24,7 @@ pub enum GuardScope {
 }
 
 impl ReaderGuard {
-    /// Returns the guard against a user; none for root, who may read all.
+    /// Returns the guard against a user; `None` for root, who may read all.
     pub fn new(uid: u32, scope: GuardScope) -> Option<ReaderGuard> {
         (uid != 0).then_some(ReaderGuard { uid, scope })
     }

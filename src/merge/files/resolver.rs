@@ -71,8 +71,8 @@ impl<'a> Resolver<'a> {
         Some(NodeVersion { hash: tree.node_hash(inode), node, places, path })
     }
 
-    /// Decides what becomes of a file that the child may have changed. Fails where contents that have to be merged
-    /// can't be read.
+    /// Decides what becomes of a file that the child may have changed. Fails if contents that have to be merged can't
+    /// be read.
     pub(super) fn decide(&mut self, item: &MergeItem) -> Result<Option<NodeChange>, TreeError> {
         let is_directory = item.is_directory();
         match (&item.base, &item.child, &item.parent) {

@@ -10,9 +10,9 @@ use crate::lineage::Strategy;
 /// A user or a group, as `write=` names it: `uid:N` or `gid:N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Principal {
-    /// The user of that number; root is bound like all others.
+    /// The user with that number; root is bound like all others.
     Uid(u32),
-    /// The group of that number. Of a caller the store knows the primary group alone.
+    /// The group with that number. Of a caller the store knows the primary group alone.
     Gid(u32),
 }
 
@@ -27,8 +27,7 @@ pub struct Rule {
     pub pattern: Arc<str>,
     /// How contents merge; `text` where the rule names no kind.
     pub kind: FileMergeKind,
-    /// How its conflicts are decided; none where the rule leaves that to the branch. See
-    /// [`Rule::strategy`].
+    /// How its conflicts are decided; `None` if the rule leaves that to the branch. See [`Rule::strategy`].
     pub strategy: Option<Strategy>,
     /// After how many nanoseconds without a write a file is purged, from 1; none keeps it.
     pub ttl_nanos: Option<i64>,

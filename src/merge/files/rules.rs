@@ -32,13 +32,13 @@ const WORKSPACE_RULES: &str = "/core/**                           text manual
 /// Longest pattern, in bytes. It bounds how deep braces nest, which the matcher follows by recursion.
 const PATTERN_BYTES_MAX: usize = 1024;
 
-/// Says which line of the rules is wrong.
+/// A line of the rules that can't be parsed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("line {line} of the rules: {problem}")]
 pub struct RuleError {
     /// The line's number, from 1.
     pub line: usize,
-    /// What is wrong with it, which names the word.
+    /// What is wrong, with the word in question.
     pub problem: String,
     /// What to write instead, beginning with "write".
     pub hint: String,
@@ -134,7 +134,7 @@ impl Rules {
         self.iter().any(|rule| rule.noindex)
     }
 
-    /// Returns the rules in order of their lines, without the one for paths that none matches.
+    /// Returns the rules in the order of their lines, without the default rule.
     pub fn iter(&self) -> impl Iterator<Item = &Rule> {
         self.rules[..self.rules.len() - 1].iter()
     }

@@ -67,7 +67,7 @@ impl<'a> UnitFinder<'a> {
     }
 
     /// Returns the unit that a file or directory is in. A file without companions is looked into only where `alone`
-    /// says that it matters. Fails where a file has to be looked into and can't be read.
+    /// says that it matters. Fails if a file has to be looked into and can't be read.
     pub(super) fn root(&mut self, inode: u64, alone: bool) -> Result<Option<UnitRoot>, TreeError> {
         let Ok(node) = self.tree.node(inode) else { return Ok(None) };
         let Some((directory, name)) = node.names().next() else { return Ok(self.directory_root(inode)) };
@@ -149,7 +149,7 @@ impl<'a> UnitFinder<'a> {
         Ok(if is_main { unit(inode) } else { None })
     }
 
-    /// Goes through the companions that a file would have, each with what is behind the file's name.
+    /// Iterates over the companions that a file would have, each with what is behind the file's name.
     pub(super) fn companions(&self, directory: u64, name: &[u8]) -> impl Iterator<Item = (&'static [u8], u64)> {
         // Most files have none, and the name that follows tells: that of a companion begins with the file's.
         let next = self.tree.entries(directory, Some(name)).ok().and_then(|mut after| after.next());
@@ -160,8 +160,8 @@ impl<'a> UnitFinder<'a> {
         })
     }
 
-    /// Returns the unit of whose main file a path would be a companion, whether there is a file or not. Fails where
-    /// that file has to be looked into and can't be read.
+    /// Returns the unit of whose main file a path would be a companion, whether there is a file or not. Fails if that
+    /// file has to be looked into and can't be read.
     pub(super) fn find_main(&mut self, path: &[u8]) -> Result<Option<UnitRoot>, TreeError> {
         for companion in COMPANIONS {
             let Some(main) = path.strip_suffix(companion).and_then(|stem| self.tree.resolve(stem).ok()) else {
@@ -242,7 +242,7 @@ impl<'a> UnitFinder<'a> {
         false
     }
 
-    /// Goes through the members directly at a root, each with its name in the unit.
+    /// Iterates over the members directly at a root, each with its name in the unit.
     pub(super) fn members_at_root(&self, root: &UnitRoot) -> Vec<(Vec<u8>, u64)> {
         let mut parts = Vec::new();
         if root.layout == UnitLayout::Chroma {

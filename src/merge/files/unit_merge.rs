@@ -75,8 +75,8 @@ impl<'a, 'b> UnitPlanner<'a, 'b> {
         UnitPlanner { trees, finders, members_by_root: HashMap::new() }
     }
 
-    /// Takes a difference between base and child where it is within a unit; returns what it says there. Fails where a
-    /// file has to be looked into, to tell whether it begins a unit, and can't be read.
+    /// Takes a difference between base and child where it is within a unit; returns what it says there. Fails if a file
+    /// has to be looked into, to tell whether it begins a unit, and can't be read.
     pub(super) fn add_difference(&mut self, difference: &TreeDifference) -> Result<Option<MemberRelevance>, TreeError> {
         let (old, new) = (difference.old.as_ref(), difference.new.as_ref());
         let there = match old {
@@ -144,7 +144,7 @@ impl<'a, 'b> UnitPlanner<'a, 'b> {
         Ok(inodes.map(|inode| Some(UnitRoot { inode: inode?, layout: layout? })))
     }
 
-    /// Decides all units that were met. Fails as [`UnitPlanner::add_difference`] does.
+    /// Decides all units that were met. Fails like [`UnitPlanner::add_difference`].
     pub(super) fn decide(mut self, resolver: &Resolver<'_>) -> Result<UnitPlan, TreeError> {
         let mut plan = UnitPlan::default();
         for (root, met) in std::mem::take(&mut self.members_by_root) {

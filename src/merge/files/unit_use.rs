@@ -5,8 +5,8 @@ use super::unit::{UnitFinder, UnitRoot};
 use super::unit_diff::diff_members;
 use crate::workspace::{Packs, Tree, TreeError};
 
-/// Returns the path of a unit that differs between two trees while one of its files, by inode, is in `open`; none where
-/// no unit does. Fails as [`unit_paths`](fn@super::unit_paths) does.
+/// Returns the path of a unit that differs between two trees while one of its files, by inode, is in `open`; `None` if
+/// no unit does. Fails like [`unit_paths`](fn@super::unit_paths).
 pub fn replaced_unit(
     rules: &Rules,
     packs: &dyn Packs,

@@ -23,9 +23,9 @@ const BATCH_VALUES: usize = 256;
 impl Filter {
     /// Returns exactly the rows of a segment that match, those included that a branch does not see.
     ///
-    /// The index gives most of them; the metadata of rows that it leaves open is read, at about a
-    /// microsecond a row. [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] where the index or a
-    /// row can't be read or is damaged.
+    /// The index gives most of them; the metadata of rows that it leaves open is read, at about a microsecond a row.
+    /// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] if the index or a row can't be read or
+    /// is damaged.
     pub fn select(&self, segment: &Segment, timer: &QueryTimer<'_>) -> Result<RoaringBitmap, SearchError> {
         let RowSet { mut certain, uncertain } = self.rows_by_index(&segment.facets()?, timer)?;
         let weight = ROW_STEPS + self.weight();

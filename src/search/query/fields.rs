@@ -42,7 +42,7 @@ impl Fields {
         }
     }
 
-    /// Takes a flag, false where the key is left out. [`QueryError::Field`] for anything but true or false.
+    /// Takes a flag, false if the key is left out. [`QueryError::Field`] for anything but true or false.
     pub(super) fn take_flag(&mut self, key: &'static str) -> Result<bool, QueryError> {
         let value = self.take(key).unwrap_or(Value::Bool(false));
         value.as_bool().ok_or_else(|| type_error(key, &value, "true or false"))
@@ -63,7 +63,7 @@ impl Fields {
         number.map(Some).ok_or_else(|| type_error(key, &value, expected))
     }
 
-    /// Takes the mode by its name. None where it is left out. [`QueryError::Field`] for another word.
+    /// Takes the mode by its name. `None` if it is left out. [`QueryError::Field`] for another word.
     pub(super) fn take_mode(&mut self) -> Result<Option<Mode>, QueryError> {
         let Some(value) = self.take("mode") else {
             return Ok(None);
@@ -76,7 +76,7 @@ impl Fields {
         }
     }
 
-    /// Takes the filter, parsed. None where it is left out. [`QueryError::Filter`] where it is wrong.
+    /// Takes the filter, parsed. `None` if it is left out. [`QueryError::Filter`] if it is wrong.
     pub(super) fn take_filter(&mut self) -> Result<Option<Filter>, QueryError> {
         let filter = self.take("filter").map(|filter| Filter::parse(&filter));
         Ok(filter.transpose()?)
@@ -101,7 +101,7 @@ impl Fields {
         Ok(scope)
     }
 
-    /// Takes the state that is asked, as it is written: the number of an entry may be a number. None where it is left
+    /// Takes the state that is asked, as it is written: the number of an entry may be a number. `None` if it is left
     /// out. [`QueryError::Field`] for an empty text, or a number that no entry can have.
     pub(super) fn take_revision(&mut self) -> Result<Option<String>, QueryError> {
         match self.take("at") {
@@ -130,7 +130,7 @@ impl Fields {
     }
 
     /// Takes what the answer repeats: any JSON, which has [`TAG_BYTES_MAX`] bytes at most as it is written again. Left
-    /// out it is null. [`QueryError::Field`] where it is longer.
+    /// out it is null. [`QueryError::Field`] if it is longer.
     pub(super) fn take_tag(&mut self) -> Result<Value, QueryError> {
         let tag = self.take("tag").unwrap_or_default();
         match tag.to_string().len() {

@@ -15,7 +15,7 @@ const WIDTH: usize = 8;
 /// The running sums of the 64 lanes.
 type Lanes = [__m256; BLOCK_VALUES / WIDTH];
 
-/// Tells whether this processor has AVX2, the one extension that is used here.
+/// Returns whether this processor has AVX2, the one extension that is used here.
 pub(super) fn is_supported() -> bool {
     is_x86_feature_detected!("avx2")
 }

@@ -15,7 +15,7 @@ const WIDTH: usize = 16;
 /// The running sums of the 64 lanes.
 type Lanes = [__m512; BLOCK_VALUES / WIDTH];
 
-/// Tells whether this processor has all parts of AVX-512 that are used here; some have only a few.
+/// Returns whether this processor has all parts of AVX-512 that are used here; some have only a few.
 pub(super) fn is_supported() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni")
 }

@@ -43,7 +43,7 @@ pub(super) struct Kernels {
     dots_coarse: DotsCoarse,
 }
 
-/// Returns the code of half bytes of a row among codes of `blocks` blocks each, empty where there is none.
+/// Returns the code of half bytes of a row among codes of `blocks` blocks each, empty if there is none.
 #[inline(always)]
 fn coarse_code(codes: &[u8], blocks: usize, row: u32) -> &[[u8; COARSE_BLOCK_BYTES]] {
     let all = codes.as_chunks().0;
@@ -67,7 +67,7 @@ fn rows_to_prefetch(rows: &[u32], at: usize, count: usize) -> &[u32] {
     rows.get(at + ROWS_AHEAD..end).unwrap_or_default()
 }
 
-/// Returns the int8 code of a row among codes of equal length, empty where there is none.
+/// Returns the int8 code of a row among codes of equal length, empty if there is none.
 #[inline(always)]
 fn code(codes: &[i8], dim: usize, row: u32) -> &[i8] {
     codes.get(row as usize * dim..).and_then(|rest| rest.get(..dim)).unwrap_or_default()
@@ -118,7 +118,7 @@ impl Kernels {
 
     /// Puts the inner products of a code with some rows of `codes`, all of its length, into `out`.
     ///
-    /// Rows behind the end give 0.
+    /// Rows past the end give 0.
     #[inline]
     pub(super) fn dots_i8(&self, a: &[i8], codes: &[i8], rows: &[u32], out: &mut [i32]) {
         assert_eq!(rows.len(), out.len(), "one product a row");
@@ -128,7 +128,7 @@ impl Kernels {
 
     /// Puts the inner products of a code with some rows of raised half bytes into `out`.
     ///
-    /// `a` is a whole number of blocks long, and the rows are as many. Rows behind the end give 0.
+    /// `a` is a whole number of blocks long, and the rows are as many. Rows past the end give 0.
     #[inline]
     pub(super) fn dots_coarse(&self, a: &[i8], codes: &[u8], rows: &[u32], out: &mut [i32]) {
         assert_eq!(rows.len(), out.len(), "one product a row");

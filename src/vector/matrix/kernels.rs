@@ -40,7 +40,7 @@ impl MatrixKernel {
         *BEST.get_or_init(|| MatrixKernel::supported()[0])
     }
 
-    /// Returns the most rows at a time, 4, 6 or 8: as many as the registers have room for the sums of.
+    /// Returns the most rows at a time: 4, 6 or 8, as the registers must hold all sums.
     pub fn rows(&self) -> usize {
         self.rows
     }

@@ -30,9 +30,9 @@ impl Sieve {
     /// Lets every row pass.
     const ALL: Sieve = Sieve { product: 0.0, residual: 0.0, norm: 0.0, square: 0.0, rest: f32::INFINITY };
 
-    /// Tells whether a row may score as much as the query's threshold: its bounds say more.
+    /// Returns whether a row may score as much as the query's threshold: its bounds say more.
     ///
-    /// Where this is false, the upper of [`PreparedVector::bounds`] is certainly below the threshold.
+    /// If this is false, the upper of [`PreparedVector::bounds`] is certainly below the threshold.
     #[must_use]
     #[inline]
     pub fn passes(&self, row: CodeProduct) -> bool {
@@ -45,8 +45,8 @@ impl Sieve {
 }
 
 impl PreparedVector {
-    /// Puts the products of the query's code with those of some rows into `out`; the rows' codes
-    /// lie one behind the other in `codes`. Rows behind the end give 0.
+    /// Puts the products of the query's code with those of some rows into `out`; the rows' codes lie one after the
+    /// other in `codes`. Rows past the end give 0.
     ///
     /// # Panics
     ///

@@ -110,12 +110,12 @@ impl<'a> OnnxGraph<'a> {
         if self.parts > PARTS_MAX { Err(format!("it has more than {PARTS_MAX} nodes and names")) } else { Ok(()) }
     }
 
-    /// Returns the constant of a name; none where nothing constant has it.
+    /// Returns the constant of a name; `None` if nothing constant has it.
     pub fn tensor(&self, name: &str) -> Option<&OnnxTensor<'a>> {
         self.tensors.get(name)
     }
 
-    /// Returns the node that makes a value; none where no node does.
+    /// Returns the node that makes a value; `None` if no node does.
     pub fn producer(&self, name: &str) -> Option<&OnnxNode<'a>> {
         self.producers.get(name).map(|at| &self.nodes[*at])
     }
@@ -154,18 +154,18 @@ impl<'a> OnnxNode<'a> {
         self.attributes.iter().find(|attribute| attribute.name == name)
     }
 
-    /// Returns a whole number that is an attribute; none where there is no such attribute, or it is no whole number.
+    /// Returns a whole number that is an attribute; `None` if there is no such attribute, or it is no whole number.
     pub fn integer(&self, name: &str) -> Option<i64> {
         self.attribute(name)?.integer
     }
 
-    /// Returns a fraction that is an attribute; none where there is no such attribute, or it is no fraction.
+    /// Returns a fraction that is an attribute; `None` if there is no such attribute, or it is no fraction.
     pub fn float(&self, name: &str) -> Option<f32> {
         self.attribute(name)?.float
     }
 
-    /// Returns the whole numbers that are an attribute, none of them where it is something else; nothing where there
-    /// is no such attribute.
+    /// Returns the whole numbers that are an attribute, none of them where it is something else; `None` if there is no
+    /// such attribute.
     pub fn integers(&self, name: &str) -> Option<&[i64]> {
         Some(&self.attribute(name)?.integers)
     }
@@ -208,12 +208,12 @@ impl<'a> OnnxTensor<'a> {
         Ok(tensor)
     }
 
-    /// Tells whether its numbers are whole ones, which need a scale.
+    /// Returns whether its numbers are whole ones, which need a scale.
     pub fn is_quantized(&self) -> bool {
         matches!(self.kind, 2 | 3)
     }
 
-    /// Returns its numbers, once the file was found to hold as many as its shape says. Fails where they lie in another
+    /// Returns its numbers, once the file was found to hold as many as its shape says. Fails if they lie in another
     /// file, or are of a type other than float, float16, bfloat16, int8 and uint8.
     pub fn numbers(&self) -> Result<Vec<f32>, String> {
         if self.is_external {

@@ -65,7 +65,7 @@ impl<'a> OnnxWeights<'a> {
         Ok(OnnxWeights { graph, prefix })
     }
 
-    /// Returns the constant of a name; nothing for a value that depends on an input.
+    /// Returns the constant of a name; `None` for a value that depends on an input.
     fn constant(&self, name: &str, depth: usize) -> Result<Option<Constant>, String> {
         if let Some(stored) = self.graph.tensor(name) {
             let tensor = WeightTensor { values: stored.numbers()?, shape: stored.dims.clone() };
@@ -104,7 +104,7 @@ impl<'a> OnnxWeights<'a> {
         apply_scale(values, &scale, parameter(2)?.as_ref(), Some(node.integer("axis").unwrap_or(1)))
     }
 
-    /// Returns a scale or a zero point; nothing for one that is left out.
+    /// Returns a scale or a zero point; `None` for one that is left out.
     fn parameter(&self, name: &str, depth: usize) -> Result<Option<Constant>, String> {
         if name.is_empty() {
             Ok(None)

@@ -1,4 +1,4 @@
-//! The wire format of protocol buffers: fields of a message one behind the other, each with a number. What is read is
+//! The wire format of protocol buffers: fields of a message one after the other, each with a number. What is read is
 //! borrowed from the file, and every length is checked against what is left of it.
 
 /// The value of a field, by its wire type; what it means is up to the field's number.
@@ -15,7 +15,7 @@ pub enum WireValue<'a> {
 }
 
 impl<'a> WireValue<'a> {
-    /// Returns the bytes of a text, a message or packed numbers. Fails where the field has a number.
+    /// Returns the bytes of a text, a message or packed numbers. Fails if the field has a number.
     pub fn bytes(self) -> Result<&'a [u8], String> {
         match self {
             WireValue::Bytes(bytes) => Ok(bytes),
@@ -36,8 +36,8 @@ impl<'a> WireValue<'a> {
         }
     }
 
-    /// Adds the numbers of a repeated field, which are packed or come one by one, to a list that has `count_max` at
-    /// most. The error says that one does not parse, or that there are more; the list has a part of them then.
+    /// Adds the numbers of a repeated field, packed or not, to a list of at most `count_max`. Fails if one can't be
+    /// parsed or there are more; the list then has some of them.
     pub fn append_integers(self, list: &mut Vec<i64>, count_max: usize) -> Result<(), String> {
         match self {
             WireValue::Bytes(bytes) => {

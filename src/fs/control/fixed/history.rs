@@ -28,8 +28,8 @@ pub(super) struct LineageFile {
 }
 
 impl LineageFile {
-    /// Opens it as it is now: entries that come later are not shown. ESTALE where the branch has ended, ENOENT where
-    /// its checkpoint or earlier state is gone, EIO where the history can't be read.
+    /// Opens it as it is now: entries that come later are not shown. ESTALE if the branch has ended, ENOENT if its
+    /// checkpoint or earlier state is gone, EIO if the history can't be read.
     pub fn open(context: OpenContext) -> Result<LineageFile, Failure> {
         let last_seq = context.memory().history_last_seq(&context.view)?;
         let length = context.history_length(HistoryFile::Lineage, last_seq)?;
@@ -56,8 +56,8 @@ pub(super) struct EventsFile {
 }
 
 impl EventsFile {
-    /// Opens it; of a branch it grows, of all other views it ends with them. ENOENT where the checkpoint or earlier
-    /// state of such a view is gone.
+    /// Opens a history file. That of a branch grows; that of any other view ends with the view's state. ENOENT if the
+    /// checkpoint or earlier state is gone.
     pub fn open(context: OpenContext) -> Result<EventsFile, Failure> {
         let last_seq = match context.view {
             View::Branch(_) => u64::MAX,

@@ -264,7 +264,7 @@ fn add_bytes(before: usize, more: usize) -> Result<usize, Failure> {
     }
 }
 
-/// Tells whether a line breaks off: more bytes could make it right, and without them it is wrong.
+/// Returns whether a line breaks off: more bytes could make it right, and without them it is wrong.
 fn is_incomplete(line: &[u8]) -> bool {
     if RecordPatch::is_text(line) {
         return false;

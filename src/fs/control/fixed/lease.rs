@@ -5,14 +5,14 @@ use crate::fs::handle::{File, slice_at};
 use crate::fs::mount_context::OpenContext;
 use crate::memory::Lease;
 
-/// A handle that holds the lease until it is dropped; it reads as the line that says since when.
+/// A handle that holds the lease until it is dropped. Reading it gives one line, which says since when.
 pub(super) struct LeaseFile {
     text: String,
     _lease: Lease,
 }
 
 impl LeaseFile {
-    /// Takes the lease until the handle is dropped. EROFS where nothing may change, EACCES for another than the branch's
+    /// Takes the lease until the handle is dropped. EROFS if nothing may change, EACCES for another than the branch's
     /// owner.
     pub fn open(context: OpenContext) -> Result<LeaseFile, Failure> {
         context.check_writable()?;

@@ -156,7 +156,7 @@ pub(super) fn all_nodes(view: &View) -> impl Iterator<Item = (&'static str, FsNo
     directory_names(view).map(|fixed| (fixed.name, fixed.fs_node(view)))
 }
 
-/// Returns the fixed node of a name in the directory of a view; none for any other name.
+/// Returns the fixed node of a name in the directory of a view; `None` for any other name.
 pub(super) fn find_node(view: &View, name: &str) -> Option<FsNode> {
     directory_names(view).find(|fixed| fixed.name == name).map(|fixed| fixed.fs_node(view))
 }
@@ -184,13 +184,13 @@ impl ControlFile {
         fixed_name(FixedNode::File(self)).mode
     }
 
-    /// Tells whether its permission bits let anybody write, if only the owner.
+    /// Returns whether its permission bits let anybody write, if only the owner.
     pub(super) fn is_writable(self) -> bool {
         self.mode() & 0o222 != 0
     }
 
-    /// Tells whether stat(2) shows a length, in bytes; it is 0, as in /proc, for what is different for each reader or takes
-    /// work.
+    /// Returns whether stat(2) shows its length in bytes. Otherwise it shows 0, as in /proc: the content depends on the
+    /// reader, or is expensive to make.
     pub fn has_length(self) -> bool {
         match self {
             ControlFile::Document(document) => document.has_length(),
@@ -205,7 +205,7 @@ impl ControlFile {
         }
     }
 
-    /// Tells whether a write may take long, so that no two handles should share an inode.
+    /// Returns whether a write may take long, so that no two handles should share an inode.
     pub fn has_slow_writes(self) -> bool {
         match self {
             ControlFile::Query | ControlFile::Ctl | ControlFile::Ingest => true,
@@ -218,8 +218,8 @@ impl ControlFile {
         }
     }
 
-    /// Returns the length that stat(2) shows. In bytes; 0 for what is generated while it is read. ESTALE where the
-    /// branch has ended, ENOENT where its checkpoint or earlier state is gone.
+    /// Returns the length that stat(2) shows. In bytes; 0 for what is generated while it is read. ESTALE if the branch
+    /// has ended, ENOENT if its checkpoint or earlier state is gone.
     pub(super) fn length(self, mount: &MountContext, view: &View, info: &BranchInfo) -> Result<u64, Failure> {
         let memory = &mount.memory;
         match self {
@@ -232,7 +232,7 @@ impl ControlFile {
         }
     }
 
-    /// Opens the file. EACCES for a caller who may not read what it shows, EROFS where nothing may change, and what
+    /// Opens the file. EACCES for a caller who may not read what it shows, EROFS if nothing may change, and what
     /// [`refuse_writing`] says for writing to what is generated.
     pub(super) fn open(
         self,
@@ -307,8 +307,8 @@ fn branches_below(context: &OpenContext) -> Result<Vec<u8>, Failure> {
     Ok(memory.branches_below(branch, &may_enter)?)
 }
 
-/// Returns why a generated file is not opened for writing: EROFS where nothing may change, else a refusal with the files that
-/// can be written.
+/// Returns why a generated file is not opened for writing: EROFS if nothing may change, else a refusal with the files
+/// that can be written.
 pub(super) fn refuse_writing(context: &OpenContext) -> Failure {
     let hint = "write records to vectors/ or ingest, verbs to ctl, settings to config/, entries to shared/log/append, signals to shared/signals/";
     context.check_writable().err().unwrap_or_else(|| LayoutRefusal::Generated { hint }.into())

@@ -16,7 +16,7 @@ pub(super) struct QueryFile {
 }
 
 impl QueryFile {
-    /// Takes whoever opens it as the one who asks.
+    /// Opens it for the caller, who asks the queries.
     pub fn new(context: &OpenContext) -> QueryFile {
         QueryFile { reader: context.credentials() }
     }

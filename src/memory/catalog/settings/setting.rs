@@ -25,7 +25,7 @@ const SCRATCH_BYTES_MAX: u64 = 1 << 30;
 const LIST_BYTES_MAX: usize = 64 * 1024;
 
 stored_codes! {
-    /// One setting of a branch; the order is that in which stored settings have their values.
+    /// A setting of a branch, in the order in which values are stored.
     ///
     /// ```
     /// use engramfs::memory::{Setting, check_setting};
@@ -42,42 +42,44 @@ stored_codes! {
         Strategy = 1,
         /// How files merge: rules, one a line, up to 64 KiB; by default [`DEFAULT_RULES`].
         Rules = 2,
-        /// Numbers in a vector, 1 to 65,536; one for all branches below a root branch, unset before the first vector.
+        /// The dimension of vectors, 1 to 65,536; shared below a root branch, and unset before the first vector.
         Dim = 3,
-        /// How vectors are compared; one for all likewise, `cosine` by default.
+        /// How vectors are compared; shared below a root branch, `cosine` by default.
         Metric = 4,
-        /// Who is at work; unset, it is the caller's user name.
+        /// The name of the agent, up to 200 bytes; by default, unset, the caller's user name.
         Agent = 5,
-        /// In which session, up to 200 bytes; another one ends signals of the session before. Empty by default.
+        /// The agent's session, up to 200 bytes; empty by default. A new one ends signals of the old one.
         Session = 6,
-        /// For which task, up to 200 bytes; empty by default.
+        /// The agent's task, up to 200 bytes; empty by default.
         Task = 7,
-        /// What guards merges into the branch; `open` by default.
+        /// The gate of merges into the branch, up to 64 conditions; `open` by default.
         Gate = 8,
-        /// Who may approve them: `uid:N`, one a line; empty by default.
+        /// Who may approve merges: `uid:N`, one a line; empty by default.
         Approvers = 9,
-        /// After how long without a write `gc` discards the branch, such as `7d`; empty, the default, is never.
+        /// How long without a write until `gc` discards the branch, such as `7d`; empty, the default, is never.
         Ttl = 10,
         /// How long earlier states stay readable; `30d` by default.
         Keep = 11,
-        /// How much `scratch/` may hold: bytes, or with K, M or G behind; at most `1G`, by default `64M`.
+        /// How many bytes `scratch/` may hold, with an optional K, M or G; at most `1G`, by default `64M`.
         ScratchSize = 12,
-        /// How much the branch and those below it may hold of their own; empty, the default, is without a limit.
+        /// Limits of what the branch and those below it hold, such as `bytes=1G records=100000`; empty, the default, is
+        /// no limit.
         Quota = 13,
-        /// Whose stop words and stems queries by words use: a code such as `en`, the default, or `none`.
+        /// The language of stop words and stems in queries: a code such as `en`, the default, or `none`.
         Language = 14,
-        /// The embedder whose vectors its branches have; one for all below a root branch, set by the store itself.
+        /// The embedder of its vectors; shared below a root branch, and set by the store itself.
         Embedder = 15,
-        /// Of earlier states that lie within so long the newest stays; `1m` by default, `0s` keeps all.
+        /// The interval of which only the newest earlier state is kept; `1m` by default, `0s` keeps all.
         KeepEvery = 16,
-        /// Whose shared log the branch has: `inherit`, the default, or `own`, which root branches have.
+        /// The shared log of the branch: `inherit`, the default, for that of its parent, or `own`. A root branch always
+        /// owns one.
         Log = 17,
         /// The `ttl` that a fork begins with; empty by default.
         ChildTtl = 18,
-        /// How long the signals last that are written through the branch: a duration, or `lease`; empty, the default, is
-        /// for ever.
+        /// The lifetime of signals written through the branch: a duration, or `lease`; empty, the default, is
+        /// unlimited.
         SignalTtl = 19,
-        /// Whether they end with its session: `store`, the default, or `session`.
+        /// Whether signals end with the branch's session: `session` if they do, `store`, the default, if not.
         SignalScope = 20,
     }
 }
@@ -144,12 +146,12 @@ impl Setting {
         usize::from(self.code()) - 1
     }
 
-    /// Returns the file's name in `config/`, which the files of an export have, too.
+    /// Returns the name of its file in `config/`, also used in an export.
     pub fn name(self) -> &'static str {
         self.spec().name
     }
 
-    /// Returns the setting with that file name; none where there is no such setting.
+    /// Returns the setting with that file name; `None` if there is no such setting.
     pub fn from_name(name: &str) -> Option<Setting> {
         Setting::ALL.into_iter().find(|setting| setting.name() == name)
     }
@@ -176,10 +178,11 @@ impl Setting {
     }
 }
 
-/// Checks a value before it is set and returns it in the form that is kept.
+/// Checks a value, and returns it in the form in which it is stored.
 ///
-/// A line end behind it does not count. [`SettingError::Value`] says what to write instead, [`SettingError::Rules`]
-/// which line is wrong. What depends on the branch, such as a limit above the parent's, is not looked at here.
+/// Line ends at its end are removed. Fails with [`SettingError::Value`], which says what to write instead, or
+/// [`SettingError::Rules`], which names the wrong line. Conditions of the branch, such as a limit of its parent, are
+/// not checked.
 pub fn check(setting: Setting, value: &str) -> Result<String, SettingError> {
     let value = value.trim_end_matches('\n');
     let is_short_list = value.len() <= LIST_BYTES_MAX;

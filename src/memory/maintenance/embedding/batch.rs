@@ -28,8 +28,9 @@ pub(super) struct BatchEmbedder<'a> {
 impl BatchEmbedder<'_> {
     /// Embeds texts and keeps their vectors in the slot; returns how many that are.
     ///
-    /// Where the batch fails and the embedder still embeds something else, each of its texts is asked for alone, so that one at
-    /// which an embedder hangs or ends costs the others a time limit and not their vectors. Fails where it embeds nothing else.
+    /// If the batch fails and the embedder still embeds something else, each of its texts is asked for alone, so that
+    /// one at which an embedder hangs or ends costs the others a time limit and not their vectors. Fails if it embeds
+    /// nothing else.
     pub(super) fn embed(&self, batch: &[KeyedText]) -> Result<usize, EmbedError> {
         match self.embed_texts(batch) {
             Ok(count) => Ok(count),

@@ -34,9 +34,9 @@ pub(super) enum EmbeddingTask {
 }
 
 impl Memory {
-    /// Returns what is to be done next for a set: texts of unsealed versions first, then segments, the smallest
-    /// first, then passages of files. None where nothing is to be done. Kind `Io` or `Damaged` where a segment or the
-    /// index of files can't be read.
+    /// Returns what is to be done next for a set: texts of unsealed versions first, then segments, the smallest first,
+    /// then passages of files. `None` if nothing is to be done. Kind `Io` or `Damaged` if a segment or the index of
+    /// files can't be read.
     pub(super) fn next_embedding(
         &self,
         slot: &EmbedderSlot,
@@ -131,8 +131,8 @@ impl Memory {
         Ok(file.find(text)?.is_some())
     }
 
-    /// Returns the vector of a text out of the files of a set. None where no file has it. Kind `Io` or `Damaged`
-    /// where a file of the set is damaged or can't be read.
+    /// Returns the vector of a text out of the files of a set. `None` if no file has it. Kind `Io` or `Damaged` if a
+    /// file of the set is damaged or can't be read.
     pub(super) fn stored_vector(&self, set: &Hash, text: &Hash) -> Result<Option<Vec<f32>>, Error> {
         for segment in self.storage.segments.list() {
             if let Some(file) = segment.derived().get(set)

@@ -48,7 +48,7 @@ impl Embedders {
         named.or_else(|| slots.iter().find(|slot| slot.root().is_none())).cloned()
     }
 
-    /// Has all embedders look for texts without a vector; does not wait.
+    /// Makes all embedders look for texts without a vector. Does not wait.
     pub fn wake(&self) {
         self.slots().iter().for_each(|slot| slot.wake());
     }
@@ -58,7 +58,7 @@ impl Embedders {
         self.slots().iter().for_each(|slot| slot.stop());
     }
 
-    /// Returns a number that grows as the work goes on, by which a cached `status` is told to be outdated.
+    /// Returns a number that grows as the work goes on: a cached `status` with a smaller one is outdated.
     pub fn change_count(&self) -> u64 {
         self.change_count.load(Ordering::Acquire)
     }
@@ -69,8 +69,8 @@ impl Embedders {
 }
 
 impl Memory {
-    /// Sets the embedder of a root branch, by its name, or of all that have none of their own, and starts the thread that
-    /// embeds behind the writers' backs. It takes the place of the one that was set for the same.
+    /// Sets the embedder of the root branch with this name, or with `None` of all root branches without one of their
+    /// own, and starts the thread that embeds in the background. It replaces one that was set for the same.
     pub fn set_embedder(self: &Arc<Self>, root: Option<&str>, embedder: Box<dyn Embedder>) {
         let slot = Arc::new(EmbedderSlot::new(root, embedder));
         let replaced: Vec<_> = {
@@ -85,7 +85,7 @@ impl Memory {
         worker::start(self, slot);
     }
 
-    /// Waits until every text that can be embedded is, or the embedder does not answer.
+    /// Blocks until every text that can be embedded is, or the embedder does not answer. There is no time limit.
     pub fn wait_until_embedded(&self) {
         self.maintenance.embedding.slots().iter().for_each(|slot| slot.wait_until_idle());
     }

@@ -27,9 +27,9 @@ struct PassageSearch {
 }
 
 impl Memory {
-    /// Returns what is to be done next for passages that some branch below the root branches shows. None where
-    /// nothing is to be done, or where a damaged index segment was let go of. Kind `Io` or `Damaged` where the index
-    /// of files or a passage can't be read.
+    /// Returns what is to be done next for passages that some branch below the root branches shows. `None` if nothing
+    /// is to be done, or where a damaged index segment was let go of. Kind `Io` or `Damaged` if the index of files or a
+    /// passage can't be read.
     pub(super) fn next_passages(
         &self,
         slot: &EmbedderSlot,
@@ -135,8 +135,8 @@ impl Memory {
         Ok(None)
     }
 
-    /// Writes the vectors of a segment's passages that are there by now, and puts them in use. The next seal has the manifest
-    /// name the file. Fails where the segment can't be read or the disk refuses the file.
+    /// Writes the vectors of a segment's passages that are there by now, and puts them in use. The next seal has the
+    /// manifest name the file. Fails if the segment can't be read or the disk refuses the file.
     pub(super) fn write_passages(
         &self,
         slot: &EmbedderSlot,

@@ -11,14 +11,14 @@ use crate::memory::{EmbedderError, Error, Memory};
 use crate::object::Hash;
 
 impl Memory {
-    /// Asks for all vectors below a branch's root branch to be made anew by the embedder that is set. Those before count
-    /// until all are there; then an entry says that the new ones do.
+    /// Starts making all vectors below a branch's root branch anew, with the embedder that is set. Queries use the old
+    /// vectors until the new ones are complete, which an entry then says.
     ///
-    /// Returns an object with `reembed` (`started`), `root`, the `embedder`'s name, its `dim`, and how many `records` the
-    /// branch has.
+    /// Returns an object with `reembed` (`started`), `root`, the `embedder`'s name, its `dim`, and the number of
+    /// `records` of the branch.
     ///
-    /// Kind `Unsupported` where no embedder is set, `Busy` where it does not answer, `Invalid` where its vectors are of
-    /// another length than those that were written.
+    /// Kind `Unsupported` if no embedder is set, `Busy` if it does not answer, `Invalid` if its vectors have another
+    /// length than those already stored.
     pub fn reembed(&self, branch: BranchId) -> Result<Value, Error> {
         let catalog = self.catalog().clone();
         let branch = catalog.branch(branch)?;
@@ -42,8 +42,8 @@ impl Memory {
         }))
     }
 
-    /// Has a set count that is complete, where `reembed` asked for it; returns whether one does now. Fails as the entry
-    /// does; root branches before it have the set then.
+    /// Has a set count that is complete, where `reembed` asked for it; returns whether one does now. Fails like the
+    /// entry; root branches before it have the set then.
     pub(super) fn finish_reembedding(&self, slot: &EmbedderSlot, goal: &EmbeddingGoal) -> Result<bool, Error> {
         let catalog = self.catalog().clone();
         let mut finished = false;

@@ -11,7 +11,7 @@ use crate::record::DerivedVector;
 use crate::search::DerivedVectors;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// One embedder, for which root branches it is, and what its thread and those who ask it share.
+/// One embedder: the root branches it serves, and what its thread shares with queries.
 pub(in crate::memory) struct EmbedderSlot {
     root: Option<Arc<str>>,
     /// Makes the vectors; a call may take as long as its time limit.
@@ -38,7 +38,7 @@ struct SlotState {
 }
 
 impl EmbedderSlot {
-    /// Takes an embedder that was not asked what it is yet; `root` as of [`EmbedderSlot::root`].
+    /// Takes an embedder that was not asked what it is yet; `root` as for [`EmbedderSlot::root`].
     pub(super) fn new(root: Option<&str>, embedder: Box<dyn Embedder>) -> EmbedderSlot {
         EmbedderSlot { root: root.map(Arc::from), embedder, state: Mutex::default(), changed: Condvar::default() }
     }
@@ -52,7 +52,7 @@ impl EmbedderSlot {
         self.changed.notify_all();
     }
 
-    /// Returns the name of the root branch that it is for; none where it is for all.
+    /// Returns the name of the root branch that it is for; `None` if it is for all.
     pub(super) fn root(&self) -> Option<&str> {
         self.root.as_deref()
     }
@@ -67,12 +67,12 @@ impl EmbedderSlot {
         self.change(|state| state.stop = true);
     }
 
-    /// Tells whether [`EmbedderSlot::stop`] was called, as long work asks between its parts.
+    /// Returns whether [`EmbedderSlot::stop`] was called, as long work asks between its parts.
     pub(super) fn is_stopping(&self) -> bool {
         self.lock().stop
     }
 
-    /// Tells whether something was written since [`EmbedderSlot::clear_has_work`].
+    /// Returns whether something was written since [`EmbedderSlot::clear_has_work`].
     pub(super) fn is_woken(&self) -> bool {
         self.lock().has_work
     }
@@ -98,7 +98,7 @@ impl EmbedderSlot {
         !state.stop
     }
 
-    /// Tells whether there may be texts without a vector: something was written, or is being looked at.
+    /// Returns whether there may be texts without a vector: something was written, or is being looked at.
     pub(in crate::memory) fn is_working(&self) -> bool {
         let state = self.lock();
         state.has_work || state.is_busy
@@ -111,8 +111,8 @@ impl EmbedderSlot {
         drop(self.changed.wait_while(self.lock(), works));
     }
 
-    /// Returns what it is, if it answers, or why it does not. An error without a reason means that it has not answered
-    /// yet.
+    /// Returns the embedder's identity, or why it does not answer. An error without a reason means that it has not
+    /// answered yet.
     pub(in crate::memory) fn identity(&self) -> Result<Arc<EmbedderIdentity>, Option<EmbedError>> {
         let state = self.lock();
         match (&state.identity, &state.embed_error) {
@@ -129,7 +129,7 @@ impl EmbedderSlot {
         });
     }
 
-    /// Notes that it does not answer; once it does, it is asked what it is.
+    /// Notes that the embedder does not answer. Once it does, its identity is checked.
     pub(in crate::memory) fn mark_unreachable(&self, error: EmbedError) {
         self.change(|state| {
             (state.identity, state.embed_error) = (None, Some(error));
@@ -159,7 +159,7 @@ impl EmbedderSlot {
         self.change(|state| _ = state.set_matches.insert(set, is_match));
     }
 
-    /// Tells whether a set is of its vectors; nothing where that was not compared yet.
+    /// Returns whether a set is of its vectors; `None` if that was not compared yet.
     pub(in crate::memory) fn is_of_set(&self, set: &Hash) -> Option<bool> {
         self.lock().set_matches.get(set).copied()
     }
@@ -200,7 +200,7 @@ impl EmbedderSlot {
         self.lock().refused.insert(text);
     }
 
-    /// Tells whether it refused a text, since it was last asked to embed all anew.
+    /// Returns whether it refused a text, since it was last asked to embed all anew.
     pub(super) fn is_refused(&self, text: &Hash) -> bool {
         self.lock().refused.contains(text)
     }
@@ -214,7 +214,7 @@ impl EmbedderSlot {
         });
     }
 
-    /// Tells whether all vectors below a root branch are being made anew.
+    /// Returns whether all vectors below a root branch are being made anew.
     pub(in crate::memory) fn is_reembedding(&self, root: BranchId) -> bool {
         self.lock().reembed.contains(&root)
     }

@@ -23,7 +23,7 @@ pub(in crate::memory) struct EmbeddingStatus {
     pub slot: Option<Arc<EmbedderSlot>>,
     /// What an entry says of the embedder whose vectors count; `None` before the first such entry.
     pub record: Option<EmbedderRecord>,
-    /// The vectors that count; nothing where there can be none.
+    /// The vectors that count; `None` if there can be none.
     pub vectors: Option<DerivedVectors>,
     /// Why a text of a query is not embedded; `None` where it is.
     pub obstacle: Option<Obstacle>,
@@ -52,7 +52,7 @@ impl Obstacle {
 
 impl EmbeddingStatus {
     /// Returns how many records of a state have a text and no vector: of those that an embedder would make one of.
-    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] where a segment can't be read.
+    /// [`SegmentError::Io`] or [`SegmentError::Damaged`] if a segment can't be read.
     pub fn unembedded(&self, state: &BranchVersion) -> Result<u64, SegmentError> {
         match &self.vectors {
             Some(vectors) => vectors.unembedded(state),
@@ -83,8 +83,8 @@ impl EmbeddingStatus {
 }
 
 impl Memory {
-    /// Returns the state of a branch's embedder. Fails with `Error::Gone` where the root branch is not in this version
-    /// of the catalog.
+    /// Returns the state of a branch's embedder. Fails with `Error::Gone` if the root branch is not in this version of
+    /// the catalog.
     pub(in crate::memory) fn embedding_status(
         &self,
         catalog: &Catalog,

@@ -276,8 +276,8 @@ impl Memory {
         roots.filter(|root| is_its(self.maintenance.embedding.find_slot(root))).map(|root| root.id).collect()
     }
 
-    /// Has the vectors of an embedder count below a root branch, by a signed entry. Fails as any change may, and with
-    /// `Gone` where the root branch has ended.
+    /// Has the vectors of an embedder count below a root branch, by a signed entry. Fails like any change, and with
+    /// `Gone` if the root branch has ended.
     pub(super) fn note_embedder(&self, root: BranchId, record: &EmbedderRecord) -> Result<(), Error> {
         let command = || Ok(NoteEmbedder { root, value: record.to_text().into() });
         self.transact(&self.environment.owner, &[Some(root)], command).map(drop)

@@ -13,8 +13,8 @@ use crate::search::DerivedVectors;
 use crate::segment::{DerivableTexts, DerivedFile, Segment};
 
 impl Memory {
-    /// Writes the vectors of a segment's rows that are there by now, and puts them in use. The next seal has the manifest
-    /// name the file. Fails where the segment can't be read or the disk refuses the file.
+    /// Writes the vectors of a segment's rows that are there by now, and puts them in use. The next seal has the
+    /// manifest name the file. Fails if the segment can't be read or the disk refuses the file.
     pub(super) fn write_derived(
         &self,
         slot: &EmbedderSlot,

@@ -42,7 +42,7 @@ pub const NEW_PATH: &str = "manifest.new";
 const MAGIC: &[u8; 8] = b"engrMAN2";
 static CONTEXT: Context = Context::new("engramfs 2026 manifest v2");
 
-/// Kind byte of a part's file, by which a container of another kind is refused.
+/// Kind byte of a part's file; a container of another kind is refused.
 const PART: u8 = 6;
 /// What the names behind it are of: files that are derived from others.
 const FILE_INDEX: u8 = 1;
@@ -216,9 +216,9 @@ pub fn write(disk: &Arc<dyn Disk>, manifest: &Manifest, parts: &[ManifestPart], 
     put().map_err(|error| Error::io("the manifest could not be written", error))
 }
 
-/// Reads the manifest and checks its signature, and the hashes of its parts. Kind `Damaged` where the signature, a
-/// part's hash or what the parts say is not right; and with the error of a segment, graph or file of states that can't
-/// be opened.
+/// Reads the manifest and checks its signature, and the hashes of its parts. Kind `Damaged` if the signature, a part's
+/// hash or what the parts say is not right; and with the error of a segment, graph or file of states that can't be
+/// opened.
 pub(in crate::memory) fn read(
     disk: &dyn Disk,
     public: &PublicKey,
@@ -259,8 +259,8 @@ pub(in crate::memory) fn read(
     }
 }
 
-/// Checks a file of a manifest's part that nothing names any longer. None where it is not a part; `Damaged` where a
-/// block of it is not what was written.
+/// Checks a file of a manifest's part that nothing names any longer. `None` if it is not a part; `Damaged` if a block
+/// of it is not what was written.
 pub(in crate::memory) fn check_part(blobs: &BlobStore, name: Hash) -> Option<Result<(), Error>> {
     let file = Container::open(blobs, name, PART).ok()?;
     Some(file.verify().map_err(Error::from))

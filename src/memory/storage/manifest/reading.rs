@@ -83,7 +83,7 @@ struct ManifestRow {
 
 impl PartReader {
     /// Reads the next part. Fails with the [`CodecError`] of a value that is not of the expected form, and with
-    /// [`CodecError::Number`] where bytes are left over.
+    /// [`CodecError::Number`] if bytes are left over.
     pub fn read_part(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
         let mut input = Reader::new(bytes);
         // The tables come first: what follows refers to their rows by number, and the numbers go on from part to part.
@@ -125,7 +125,7 @@ impl PartReader {
         if input.is_empty() { Ok(()) } else { Err(CodecError::Number) }
     }
 
-    /// Returns what the parts say. [`CodecError::Number`] where two branches have one number, or a file that is named
+    /// Returns what the parts say. [`CodecError::Number`] if two branches have one number, or a file that is named
     /// could not be opened; `files` then has the reason.
     pub fn finish(mut self, files: &ManifestFiles<'_>, parts: Vec<ManifestPart>) -> Result<StoredManifest, CodecError> {
         let (branches, mut catalog) = (std::mem::take(&mut self.branches), std::mem::take(&mut self.catalog));

@@ -142,7 +142,7 @@ impl StoredManifest {
         self.rewrites_early = rewrites_early;
     }
 
-    /// Tells whether parts are rewritten early, as during a collection, which also sweeps by itself.
+    /// Returns whether parts are rewritten early, as during a collection, which also sweeps by itself.
     pub fn rewrites_early(&self) -> bool {
         self.rewrites_early
     }
@@ -161,8 +161,8 @@ impl StoredManifest {
     /// Stores a newer catalog: writes a part with what it has other than this one, or one with all of it where the
     /// later parts have outgrown the first, and has `write_root` name the parts.
     ///
-    /// Returns whether there are files that the manifest no longer names. Where this fails it is not known what the
-    /// disk has, so that the next part says all.
+    /// Returns whether there are files that the manifest no longer names. If this fails it is not known what the disk
+    /// has, so that the next part says all.
     pub fn write_catalog(
         &mut self,
         catalog: &Catalog,
@@ -208,7 +208,7 @@ impl StoredManifest {
     }
 
     /// Returns the bytes of a part that leads from the catalog so far to another one, which is the catalog from now on;
-    /// none where they are the same.
+    /// none if they are the same.
     fn encode_part(&mut self, catalog: &Catalog, trees: &TreeStore) -> Result<Vec<u8>, Error> {
         // The new catalog is installed at once: where this fails `write_catalog` has the next part say all.
         let before = std::mem::replace(&mut self.catalog, catalog.clone());

@@ -51,10 +51,10 @@ impl Command for SetAgentName {
 }
 
 impl Memory {
-    /// Takes the name of an agent below a root branch from whoever has it, and bars it if nobody shall: a name, or `uid:N` for
-    /// all names of a user. Returns the entry's hash.
+    /// Frees the name of an agent below a root branch, or bars it from all use. `name` is the agent's name, or `uid:N`
+    /// for all names of that user. Returns the entry's hash.
     ///
-    /// Kind `NotPermitted` for anything but a root branch, `NotFound` where a name is freed that nobody has.
+    /// Kind `NotPermitted` if `root` is not a root branch, `NotFound` if a name is freed that nobody has.
     pub fn set_agent_name(&self, who: &Actor, root: BranchId, name: &str, bars: bool) -> Result<Hash, Error> {
         let name: Arc<str> = name.into();
         let command = || {

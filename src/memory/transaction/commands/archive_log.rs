@@ -76,10 +76,10 @@ impl UnarchivedEntries {
 }
 
 impl Memory {
-    /// Archives the entries before one in the log of a branch that has its own, and says how many that are.
+    /// Archives all entries before number `before` in the log that a branch owns. Returns how many those are.
     ///
-    /// They stay in the log's files, and queries that name the scope `log` find them. Kind `Invalid` for a branch whose log is
-    /// another's, and for an entry behind the one that comes next.
+    /// They stay in the log's files, and queries find them if they name the scope `log`. Kind `Invalid` if the branch
+    /// uses the log of another, or if `before` is past the next entry to come.
     pub fn archive_log(&self, who: &Actor, branch: BranchId, before: u64) -> Result<Value, Error> {
         self.ensure_room_to_free()?;
         for _ in 0..PLAN_ROUNDS_MAX {
@@ -116,7 +116,7 @@ impl Memory {
 
     /// Has the records that were put into a branch's log be its entries, of which some are archived; returns the log's head.
     ///
-    /// Kind `Damaged` where numbers are missing.
+    /// Kind `Damaged` if numbers are missing.
     pub(in crate::memory) fn adopt_log(&self, who: &Actor, owner: BranchId, archived: u64) -> Result<Hash, Error> {
         let catalog = self.catalog().clone();
         let log = catalog.branch(catalog.branch(owner)?.log.ok_or(Error::Gone)?)?;
@@ -165,8 +165,7 @@ fn bytes_between(log: &Branch, after: u64, last: u64) -> Result<u64, Error> {
 }
 
 /// Returns the entry, and what it changes; what stays is collected where it was not before. Fails with `Error::Damaged`
-/// where the branch has no log, with `Error::Gone` where the catalog lacks the log's branch, and where an entry can't
-/// be read.
+/// if the branch has no log, with `Error::Gone` if the catalog lacks the log's branch, or if an entry can't be read.
 fn prepare(
     catalog: &Catalog,
     log_record: &LogRecord,

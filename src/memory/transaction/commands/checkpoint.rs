@@ -24,7 +24,7 @@ pub(super) struct TakeCheckpoint {
     pub label: Arc<str>,
     /// What is said about it, which its entry has; empty for nothing.
     pub text: Arc<str>,
-    /// What that becomes in the shared log; none where nothing is said, or the checkpoint is taken again by an import.
+    /// What that becomes in the shared log; `None` if nothing is said, or the checkpoint is taken again by an import.
     pub log: Option<SharedLogAppend>,
 }
 
@@ -115,10 +115,10 @@ impl Command for DeleteCheckpoint {
 }
 
 impl Memory {
-    /// Takes a checkpoint; `text` says why, and is appended to the shared log, too, unless it is blank.
+    /// Takes a checkpoint. `text`, up to 64 KiB, says why; unless blank, it is appended to the shared log, too.
     ///
-    /// Kind `Exists` where the label is taken, `Invalid` where it is none, `TooLarge` for a text over 64 KiB, and, with a text,
-    /// `Denied` for who does not own the branch.
+    /// Kind `Exists` if the label is taken, `Invalid` if it is not a valid label, `TooLarge` for a longer text. With a
+    /// text also `Denied` if the caller does not own the branch.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -155,8 +155,8 @@ impl Memory {
         self.take_checkpoint(who, branch, (label, text), entry.as_ref())
     }
 
-    /// Takes a checkpoint without an entry in the shared log, as where one is taken again. Kind `Exists` where the
-    /// label is taken, `Invalid` where it is none.
+    /// Takes a checkpoint without an entry in the shared log, for an import. Kind `Exists` if the label is taken,
+    /// `Invalid` if it is not a valid label.
     pub fn import_checkpoint(
         &self,
         who: &Actor,
@@ -189,7 +189,7 @@ impl Memory {
         self.transact_without_reserving(who, &[Some(branch)], command).map(drop)
     }
 
-    /// Deletes a checkpoint. Kind `NotFound` where the branch has none of that label.
+    /// Deletes a checkpoint. Kind `NotFound` if the branch has no checkpoint with that label.
     pub fn delete_checkpoint(&self, who: &Actor, branch: BranchId, label: &str) -> Result<(), Error> {
         self.ensure_room_to_free()?;
         let command = || Ok(DeleteCheckpoint { branch, label: label.into() });

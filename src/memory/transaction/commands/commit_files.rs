@@ -58,8 +58,8 @@ impl Command for CommitFiles {
 }
 
 impl Memory {
-    /// Makes one entry of what was done to a branch's files since its last one. Fails as [`Memory::execute_at`] does,
-    /// and they are still pending then; with none there is nothing to do.
+    /// Makes one entry of what was done to a branch's files since its last one. Fails like [`Memory::execute_at`], and
+    /// they are still pending then; with none there is nothing to do.
     pub(in crate::memory) fn commit_pending(&self, log_tail: &mut LogTail, branch: BranchId) -> Result<(), Error> {
         let Some(pending) = log_tail.pending.get(&branch) else { return Ok(()) };
         let (uid, before) = (pending.uid, pending.before.clone());

@@ -57,7 +57,9 @@ impl Command for DiscardBranch {
 }
 
 impl Memory {
-    /// Throws a branch away. Kind `NotEmpty` while it has child branches, or its own log has entries that were not archived;
+    /// Discards a branch with all that it holds. It can be brought back for as long as `config/keep` says.
+    ///
+    /// Kind `NotEmpty` while it has child branches, or if its own log has entries that were not archived. Kind
     /// `NotPermitted` for `main`.
     pub fn discard(&self, who: &Actor, branch: BranchId) -> Result<(), Error> {
         self.ensure_room_to_free()?;

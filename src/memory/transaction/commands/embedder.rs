@@ -11,12 +11,12 @@ use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Error, SettingError};
 use crate::object::Writer;
 
-/// The vectors of a root branch's embedder count from now on.
+/// Starts to use the vectors of a root branch's embedder.
 #[derive(Debug)]
 pub struct NoteEmbedder {
-    /// The root branch, below which they count in all branches.
+    /// The root branch; its vectors are used in all branches below it.
     pub root: BranchId,
-    /// The value of `config/embedder`, with the probes by which the embedder is known again.
+    /// The value of `config/embedder`, with the vectors of the probe texts that identify the embedder.
     pub value: Arc<str>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct ForkBranch {
     pub name: Arc<str>,
     /// The state of the parent it starts from, or the present one.
     pub from: Option<StateSource>,
-    /// Uid of whose it is; none for whoever forks. Only root names another.
+    /// Uid of its owner; `None` for whoever forks. Only root may name another user.
     pub owner: Option<u32>,
     /// Its [`Setting::Ttl`] in place of the one that it would begin with.
     pub ttl: Option<Arc<str>>,
@@ -113,29 +113,29 @@ impl Command for ForkBranch {
 /// How a branch is forked; by default as it is now, for whoever forks, with the settings that forks inherit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ForkOptions<'a> {
-    /// The state that the fork begins with; none, the default, for the present one.
+    /// The state to fork from; none, the default, for the present one.
     pub from: Option<&'a FoundState>,
-    /// Uid of the user whose branch it is from the beginning; none, the default, for whoever forks. Who may is not asked here.
+    /// Uid of the owner of the fork; none, the default, for whoever forks.
     pub owner: Option<u32>,
-    /// Its [`Setting::Ttl`], in the same entry: the fork has it, or is not there. None, the default, for the one that it inherits.
+    /// Its [`Setting::Ttl`], set in the same entry; none, the default, for the inherited one.
     pub ttl: Option<&'a str>,
 }
 
 impl Memory {
-    /// Forks a branch as it is now, or as it was at the checkpoint `from`.
+    /// Forks a branch as it is now, or as it was at `from`: a checkpoint's label, an entry or a time. It takes constant
+    /// time, whatever the branch holds.
     ///
-    /// The cost depends on nothing that the branch holds. Kind `Exists` where the name is taken,
-    /// `Invalid` where it is not a name, `Quota` where a branch above may have no more, and for `from` those of
-    /// [`Memory::find_state`].
+    /// Kind `Exists` if the name is taken, `Invalid` if it is not a valid name, `Quota` if a branch above may have no
+    /// more branches. With `from` it also fails like [`Memory::find_state`].
     pub fn fork(&self, who: &Actor, parent: BranchId, name: &str, from: Option<&str>) -> Result<BranchId, Error> {
         let from = from.map(|text| self.find_state(parent, &Revision::parse(text)?)).transpose()?;
         self.fork_with(who, parent, name, ForkOptions { from: from.as_ref(), ..ForkOptions::default() })
     }
 
-    /// Forks a branch as the options say.
+    /// Forks a branch with options. Rights are not checked here.
     ///
-    /// Kind `Exists` where the name is taken, `Invalid` where it is not a name or the setting has no such value, `Quota` where
-    /// a branch above may have no more.
+    /// Kind `Exists` if the name is taken, `Invalid` if it is not a valid name or `ttl` is not a valid value, `Quota` if
+    /// a branch above may have no more branches.
     pub fn fork_with(
         &self,
         who: &Actor,

@@ -71,7 +71,8 @@ impl Command for ImportBranch {
 }
 
 impl Memory {
-    /// Has a uid have the name that another store knows it by, 200 bytes of one line at most; else kind `Invalid`.
+    /// Sets the name of a uid to the one that another store has for it. Kind `Invalid` unless it is one line of at most
+    /// 200 bytes.
     pub fn import_user(&self, uid: u32, name: &str) -> Result<(), Error> {
         let who = Actor { uid, gid: 0, name: check(Setting::Agent, name)?.into() };
         let _room = self.reserve_room(disk_cost_bytes(0, 0))?;
@@ -86,8 +87,9 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives a branch settings, whoever may set them and whatever those above it have; those that a root branch has for all
-    /// below it, and whose log it has, stay. Kind `Invalid` for a value that can't be one.
+    /// Sets settings of a branch as they were in another store. Neither rights nor limits of the branches above are
+    /// checked. Settings shared below a root branch, and whose log the branch uses, stay. Kind `Invalid` for a value
+    /// that the setting can't have.
     pub fn import_settings(
         &self,
         who: &Actor,
@@ -116,11 +118,11 @@ impl Memory {
         self.transact(who, &[Some(branch)], command).map(drop)
     }
 
-    /// Has the names of agents below a root branch be these alone: each with the uid that may use it, or barred.
+    /// Replaces all names of agents below a root branch: each maps to the uid that may use it, or to `None` if it is
+    /// barred. Each name that changes makes one entry.
     ///
-    /// Each name that changes is one entry. Kind `Invalid` where `config/agent` can't have a name, `Quota` where one
-    /// user has more than [`AGENT_NAMES_MAX`] of them; nothing has changed then. A later failure leaves the names
-    /// before it changed.
+    /// Kind `Invalid` if `config/agent` can't have a name, `Quota` if one user has more than [`AGENT_NAMES_MAX`] of
+    /// them; nothing has changed then. After a later failure the names before it are changed.
     pub fn import_agents(
         &self,
         who: &Actor,
@@ -152,14 +154,14 @@ impl Memory {
 
     /// Closes the branch's own log under that name; the branch begins a new one then.
     ///
-    /// Kind `Invalid` for anything but `NAME@SEQ`, `Exists` where there is one of that name.
+    /// Kind `Invalid` for anything but `NAME@SEQ`, `Exists` if there is one with that name.
     pub(in crate::memory) fn import_closed_log(&self, who: &Actor, owner: BranchId, name: &str) -> Result<(), Error> {
         check_closed_name(name)?;
         self.transact(who, &[], || Ok(ImportBranch::new(owner, ImportedState::ClosedLog(name.into())))).map(drop)
     }
 
-    /// Records which entry of the shared log was the last when the branch got its base. Kind `Invalid` for an entry behind
-    /// the end of the log.
+    /// Sets which entry of the shared log was the last one when the branch got its base; 0 for none. Kind `Invalid` for
+    /// an entry past the end of the log.
     pub fn import_log_at_base(&self, who: &Actor, branch: BranchId, entry: u64) -> Result<(), Error> {
         let command = || {
             let catalog = self.catalog();

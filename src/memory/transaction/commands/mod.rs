@@ -81,7 +81,7 @@ pub const COMMANDS: &[&CommandSpec] = &[
     &proposals::REVIEW,
 ];
 
-/// Reads a log record. Errors as of [`LogRecord::read`].
+/// Reads a log record. Errors as for [`LogRecord::read`].
 pub(in crate::memory) fn read_log_record(bytes: &[u8]) -> Result<LogRecord, CodecError> {
     LogRecord::read(bytes, COMMANDS)
 }

@@ -13,7 +13,7 @@ use crate::object::Writer;
 /// The directory of a branch gets other permission bits.
 #[derive(Debug)]
 pub(super) struct ChangeMode {
-    /// The branch; kind `Gone` where it has ended.
+    /// The branch; kind `Gone` if it has ended.
     pub branch: BranchId,
     /// The permission bits with setuid, setgid and sticky: 12 bits.
     pub bits: u32,
@@ -22,7 +22,7 @@ pub(super) struct ChangeMode {
 /// A branch is given to another user, with its files that others may read.
 #[derive(Debug)]
 pub(super) struct ChangeOwner {
-    /// The branch; kind `Gone` where it has ended.
+    /// The branch; kind `Gone` if it has ended.
     pub branch: BranchId,
     /// Uid of the new owner.
     pub uid: u32,
@@ -87,13 +87,14 @@ impl Command for ChangeOwner {
 }
 
 impl Memory {
-    /// Gives a branch's directory permission bits, the lower 12 of `mode`. Kind `Gone` where the branch has ended.
+    /// Sets the permission bits of a branch's directory: the lower 12 bits of `mode`. Kind `Gone` if the branch has
+    /// ended.
     pub fn chmod(&self, who: &Actor, branch: BranchId, mode: u32) -> Result<(), Error> {
         self.transact(who, &[Some(branch)], || Ok(ChangeMode { branch, bits: mode & 0o7777 })).map(drop)
     }
 
-    /// Gives a branch to another user, with what its owner has in `files/` and others may read. Who may is not asked here.
-    /// Kind `Gone` where the branch has ended.
+    /// Gives a branch to the user `uid`, with those files of its present owner that others may read. Rights are not
+    /// checked here. Kind `Gone` if the branch has ended.
     pub fn chown(&self, who: &Actor, branch: BranchId, uid: u32) -> Result<(), Error> {
         self.transact(who, &[Some(branch)], || Ok(ChangeOwner { branch, uid })).map(drop)
     }

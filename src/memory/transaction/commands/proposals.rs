@@ -13,16 +13,16 @@ use crate::object::{CodecError, Hash, Reader, Time, Writer};
 /// Bytes of the longest text about a proposal; a longer one is `ProposalError::TooLong`.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// What an approver says of a branch's proposal, in place of what they said before.
+/// An approver's verdict on a proposal. It replaces their earlier one.
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewRequest<'a> {
-    /// The name of the branch that proposes, among the children of the one that would receive it.
+    /// The name of the proposing branch, a child of the one that is asked.
     pub name: &'a str,
-    /// The hash of the plan that is meant; where the plan is another one by now, nothing is said.
+    /// The hash of the plan under review. If the plan has changed since, the review is refused.
     pub plan: Hash,
-    /// Whether it is approved of; else it is rejected.
+    /// True to approve, false to reject.
     pub approves: bool,
-    /// Why, or why not: up to 4 KiB, and may be empty.
+    /// The reason, up to 4 KiB; may be empty.
     pub text: &'a str,
 }
 
@@ -131,12 +131,11 @@ impl Command for ReviewProposal {
 }
 
 impl Memory {
-    /// Freezes the present state of a branch and offers it to the branch's parent, in place of what it proposed before.
-    /// Returns the entry's hash.
+    /// Freezes the present state of a branch and offers it to the parent, replacing an earlier proposal. `text` may be
+    /// empty, and has at most 4 KiB. Returns the entry's hash.
     ///
-    /// What was said of the proposal before holds only where the content is the same.
-    ///
-    /// Kind `Invalid` for a root branch, `TooLarge` for a text over 4 KiB.
+    /// Reviews of an earlier proposal count for this one only if the content is the same. Kind `Invalid` for a root
+    /// branch, `TooLarge` for a longer text.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -183,17 +182,19 @@ impl Memory {
         Ok(self.transact(who, &[Some(branch)], command)?.hash)
     }
 
-    /// Takes back what a branch proposes. Kind `NotFound` where it proposes nothing.
+    /// Withdraws the proposal of a branch. Returns the entry's hash. Kind `NotFound` if it proposes nothing.
     pub fn withdraw(&self, who: &Actor, branch: BranchId) -> Result<Hash, Error> {
         self.ensure_room_to_free()?;
         let command = || self.catalog().branch(branch)?.current_proposal().map(|_| Withdraw(branch));
         Ok(self.transact_without_reserving(who, &[], command)?.hash)
     }
 
-    /// Approves of what a branch below `parent` proposes, or is against it, in place of what the caller said before.
+    /// Approves or rejects what a child branch of `parent` proposes, replacing what the caller said before. Returns the
+    /// entry's hash.
     ///
-    /// Kind `NotFound` where no branch of that name proposes anything, `NotPermitted` for whoever owns that branch, `Denied` for
-    /// anybody but an approver, `Busy` where the plan is another one by now.
+    /// Kind `NotFound` if no child branch with that name proposes anything, `NotPermitted` if the caller owns that
+    /// branch, `Denied` if the caller is not an approver, `Busy` if the plan has changed, `TooLarge` for a text over 4
+    /// KiB.
     pub fn review(&self, who: &Actor, parent: BranchId, request: ReviewRequest<'_>) -> Result<Hash, Error> {
         check_text(request.text)?;
         let child = self.find_proposal(who, parent, request.name)?;
@@ -214,7 +215,7 @@ impl Memory {
         Ok(self.transact(who, &[], command)?.hash)
     }
 
-    /// Returns the branch of that name whose proposal somebody may say something of.
+    /// Returns the child branch with that name, if it has a proposal that `who` may review.
     fn find_proposal(&self, who: &Actor, parent: BranchId, name: &str) -> Result<BranchId, Error> {
         let catalog = self.catalog().clone();
         let parent = catalog.branch(parent)?;

@@ -42,8 +42,8 @@ impl Command for NoteRefusal {
 }
 
 impl Memory {
-    /// Writes a refusal into the lineage, at most one a second and branch; returns it, or kind `WouldWait` where it
-    /// could not be written down for that.
+    /// Writes a refusal into the lineage, at most one a second and branch; returns it, or kind `WouldWait` if it could
+    /// not be written down for that.
     pub(in crate::memory) fn note_refusal(&self, who: &Actor, branch: BranchId, refusal: Error) -> Error {
         let now = self.now();
         let last = self.merging.refused_at.lock().get(&branch).copied();

@@ -53,8 +53,8 @@ impl Command for RenameBranch {
 }
 
 impl Memory {
-    /// Gives a child branch another name. Kind `Exists` where a sibling has it, `Invalid` where no branch can have it,
-    /// and for a root branch.
+    /// Renames a child branch. Kind `Exists` if a sibling has the name, `Invalid` if it is not a valid name, or if the
+    /// branch is a root branch.
     pub fn rename_branch(&self, who: &Actor, branch: BranchId, name: &str) -> Result<(), Error> {
         self.transact(who, &[Some(branch)], || Ok(RenameBranch { branch, name: name.into() })).map(drop)
     }

@@ -54,9 +54,9 @@ impl Command for CreateRoot {
 }
 
 impl Memory {
-    /// Makes an empty root branch.
+    /// Makes an empty root branch. Its name has 1 to 64 bytes.
     ///
-    /// Kind `Exists` where a root branch has that name, `Invalid` where no branch can have the name: 1 to 64 bytes.
+    /// Kind `Exists` if a root branch has that name, `Invalid` if it is not a valid name.
     pub fn create_root(&self, who: &Actor, name: &str) -> Result<BranchId, Error> {
         let command = || Ok(CreateRoot { name: name.into(), settings: Settings::default() });
         Ok(BranchId(self.transact(who, &[], command)?.entry.branch_id))

@@ -1,5 +1,5 @@
-//! Giving a setting a value. A replay checks it again but for rules, which take a while to parse and are parsed before
-//! the command is made.
+//! Giving a setting a value. A replay checks it again except for rules, which take a while to parse and are parsed
+//! before the command is made.
 
 use std::sync::Arc;
 
@@ -96,10 +96,11 @@ impl Command for ChangeSetting {
 }
 
 impl Memory {
-    /// Gives a setting a value, of which line ends behind it are no part.
+    /// Sets a setting. Line ends at the end of `value` are ignored.
     ///
-    /// Kind `Invalid` where the setting has no such value, `NotPermitted` for [`Setting::Embedder`] and for an agent's name
-    /// that is another's or barred, `Busy` where vectors or entries of the log have fixed it.
+    /// Kind `Invalid` if the setting can't have the value. Kind `NotPermitted` for [`Setting::Embedder`], which the
+    /// store sets itself, and for an agent's name that is barred or belongs to another user. Kind `Busy` if the setting
+    /// is fixed by vectors or log entries that are already there.
     ///
     /// ```
     /// # use std::sync::Arc;

@@ -43,7 +43,7 @@ impl Command for RegisterUser {
 }
 
 impl Memory {
-    /// Writes down the name of a uid that was never seen before. Fails as [`Memory::execute`] does.
+    /// Writes down the name of a uid that was never seen before. Fails like [`Memory::execute`].
     pub(in crate::memory::transaction) fn register_user(
         &self,
         log_tail: &mut LogTail,

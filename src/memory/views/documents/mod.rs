@@ -41,12 +41,12 @@ impl Document {
         self.spec().file_name
     }
 
-    /// Tells whether stat(2) shows its length; if not, it shows 0, as in /proc.
+    /// Returns whether stat(2) shows its length; if not, it shows 0, as in /proc.
     pub fn has_length(self) -> bool {
         self.spec().has_length
     }
 
-    /// Tells whether it shows what the parent has, so that its reader must be able to read the parent.
+    /// Returns whether it shows what the parent has, so that its reader must be able to read the parent.
     pub fn shows_parent(self) -> bool {
         self.spec().shows_parent
     }
@@ -135,10 +135,12 @@ const CACHED_BYTES_MAX: usize = 32 << 20;
 const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
 impl Memory {
-    /// Returns a document's bytes. They are kept until something in them changes, so
-    /// asking for the length costs no rendering the second time. Fails with `Gone` where the branch has ended, and with
-    /// kind `NotFound` for a checkpoint, proposal or earlier state that is not there. `Document::Conflicts` of a branch
-    /// may write: it also fails as a change does, where conflicts were resolved by writing and can't be noted.
+    /// Returns the bytes of a document. They are cached until something in them changes, so asking for the length first
+    /// costs nothing more.
+    ///
+    /// Fails with `Gone` if the branch has ended, and with kind `NotFound` if the checkpoint, proposal or earlier state
+    /// is not there. `Document::Conflicts` of a branch may note conflicts that were resolved by writing, and then fails
+    /// like a change.
     pub fn document(&self, view: &View, document: Document) -> Result<Arc<[u8]>, Error> {
         if let (View::Branch(branch), Document::Conflicts) = (view, document) {
             self.resolve_written(*branch)?;

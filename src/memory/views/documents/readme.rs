@@ -21,12 +21,12 @@ pub(super) const README: DocumentSpec = DocumentSpec {
     render: |memory, catalog, view, resolved| render(memory, catalog, view, resolved).map(String::into_bytes),
 };
 
-/// Bytes of the page at the most, but for long ids and paths: an agent reads it into its context.
+/// Bytes of the page at the most, except for long ids and paths: an agent reads it into its context.
 #[cfg(test)]
 const BYTES_MAX: usize = 2_400;
 
-/// Renders the page: where you are, what is here, how to use it, with this branch's own figures and examples. Kind
-/// `Io` or `Damaged` where the first record can't be read.
+/// Renders the page: where you are, what is here, how to use it, with this branch's own figures and examples. Kind `Io`
+/// or `Damaged` if the first record can't be read.
 fn render(memory: &Memory, catalog: &Catalog, view: &View, resolved: &ResolvedView<'_>) -> Result<String, Error> {
     let branch = resolved.branch;
     let (totals, settings) = (resolved.state.totals(), catalog.shared_settings(branch)?);
@@ -71,7 +71,7 @@ fn render(memory: &Memory, catalog: &Catalog, view: &View, resolved: &ResolvedVi
     Ok(out)
 }
 
-/// Tells whether the shared log has more than a mebibyte that nobody archived.
+/// Returns whether the shared log has more than a mebibyte that nobody archived.
 fn has_long_log(catalog: &Catalog, branch: &Branch) -> bool {
     let bytes = |(log, _): (SharedLogTotals, u64)| log.bytes - log.archived_bytes;
     catalog.log_progress(branch).is_ok_and(|log| bytes(log) >= LONG_LOG_BYTES)

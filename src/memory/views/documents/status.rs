@@ -63,7 +63,7 @@ struct Status<'a> {
     clock: &'static str,
 }
 
-/// Whether somebody holds the lease, and since when, in RFC 3339; null where nobody does.
+/// Whether somebody holds the lease, and since when, in RFC 3339; null if nobody does.
 #[derive(Serialize)]
 pub(in crate::memory::views) struct LeaseStatus {
     held: bool,
@@ -84,7 +84,7 @@ struct IndexProgress {
     indexed: u64,
     segments: usize,
     building: bool,
-    /// Files that are looked at for words, and how many were; nothing where nobody has asked since the opening.
+    /// Files that are looked at for words, and how many were; `None` if nobody has asked since the opening.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,8 +130,8 @@ struct OwnEdits {
     bytes: u64,
 }
 
-/// Renders the status of a view, one padded line, without what the mount alone knows. Kind `Io` or `Damaged` where
-/// records of the view can't be read.
+/// Renders the status of a view, one padded line, without what the mount alone knows. Kind `Io` or `Damaged` if records
+/// of the view can't be read.
 fn render(memory: &Memory, catalog: &Catalog, view: &View, resolved: &ResolvedView<'_>) -> Result<Vec<u8>, Error> {
     let branch = resolved.branch;
     let (path, totals, own) = (branch.path.clone(), resolved.state.totals(), own_edits(resolved)?);
@@ -182,7 +182,7 @@ fn render(memory: &Memory, catalog: &Catalog, view: &View, resolved: &ResolvedVi
     Ok(line)
 }
 
-/// Returns since when earlier states of a branch are kept; nothing where there are none but the present one.
+/// Returns since when earlier states of a branch are kept; `None` if there are none but the present one.
 fn kept_since(catalog: &Catalog, branch: &Branch) -> Result<Option<String>, Error> {
     let oldest = catalog.retained.oldest(branch.id)?.filter(|oldest| oldest.key.1 != branch.state_entry);
     Ok(oldest.map(|oldest| oldest.time.to_string()))
@@ -303,14 +303,14 @@ fn own_files(resolved: &ResolvedView<'_>) -> OwnEdits {
 }
 
 impl Memory {
-    /// Returns the status of a view, one line, with what the mount knows of it. The line has the same length at all
-    /// times for a branch at one path, so that stat(2) can tell it. Fails as [`Memory::document`] does.
+    /// Returns the status of a view as one line of JSON, with the figures that only the mount knows. The line of a
+    /// branch always has the same length in bytes, so that stat(2) can tell it. Fails like [`Memory::document`].
     pub fn status_with(&self, view: &View, live: LiveStatus) -> Result<Vec<u8>, Error> {
         let status = self.document(view, Document::Status)?;
         Ok(with_live(&status, live).unwrap_or_else(|| status.to_vec()))
     }
 
-    /// Returns a view's own edits, one line each: [`Document::Diff`]. Fails as [`Memory::document`] does.
+    /// Returns a view's own edits, one JSON line each, like [`Document::Diff`]. Fails like [`Memory::document`].
     pub fn diff(&self, view: &View) -> Result<std::sync::Arc<[u8]>, Error> {
         self.document(view, Document::Diff)
     }

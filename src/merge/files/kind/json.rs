@@ -68,7 +68,7 @@ impl<'de> Visitor<'de> for Member<'_> {
     }
 }
 
-/// Tells whether the name of a member is the wanted one, and keeps no copy of it.
+/// Returns whether the name of a member is the wanted one, and keeps no copy of it.
 struct IsKeySeed<'k>(&'k str);
 
 struct IsKey(bool);
@@ -93,7 +93,7 @@ impl Visitor<'_> for IsKeySeed<'_> {
     }
 }
 
-/// Returns the value of a member of the object that `text` is; none where it is not an object or has no such member.
+/// Returns the value of a member of the object that `text` is; `None` if it is not an object or has no such member.
 pub(super) fn member<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let found = Member(name).deserialize(&mut reader).ok()?;
@@ -101,7 +101,7 @@ pub(super) fn member<'a>(text: &'a str, name: &str) -> Option<&'a RawValue> {
     found
 }
 
-/// Returns one text for all ways to write a value; none for null and for anything but JSON. A very long value is its
+/// Returns one text for all ways to write a value; `None` for null and for anything but JSON. A very long value is its
 /// own.
 pub(super) fn canonical(value: &RawValue) -> Option<Cow<'_, str>> {
     let text = value.get();

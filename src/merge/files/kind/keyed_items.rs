@@ -19,7 +19,7 @@ impl<N: Hash + Eq, V> KeyedItems<N, V> {
         KeyedItems { by_name: HashMap::new() }
     }
 
-    /// Adds an item, or replaces the one of that name in its place; returns what it replaced.
+    /// Adds an item, or replaces the one with that name in its place; returns what it replaced.
     pub(super) fn insert(&mut self, name: N, value: V) -> Option<V> {
         let end = self.by_name.len();
         match self.by_name.entry(name) {
@@ -44,7 +44,7 @@ impl<N: Hash + Eq, V> KeyedItems<N, V> {
 
 /// The items of one file on three sides.
 pub(super) struct ThreeWayItems<N, V> {
-    /// Those of the base; empty where both sides added the file.
+    /// Those of the base; empty if both sides added the file.
     pub base: KeyedItems<N, V>,
     /// Those of the child, whose additions come last.
     pub child: KeyedItems<N, V>,
@@ -55,8 +55,8 @@ pub(super) struct ThreeWayItems<N, V> {
 impl<N: Hash + Eq, V: PartialEq + Clone> ThreeWayItems<N, V> {
     /// Merges item by item, in base order, then the parent's additions, then the child's.
     ///
-    /// What one side changed, added or removed is taken; where both did it differently, `decide`
-    /// gets the child's and the parent's item, none for a removed one, and gives what to keep.
+    /// What one side changed, added or removed is taken; where both did it differently, `decide` gets the child's and
+    /// the parent's item, `None` for a removed one, and gives what to keep.
     pub(super) fn merge(&self, mut decide: impl FnMut(Option<&V>, Option<&V>) -> Option<V>) -> Vec<V> {
         let mut merged = Vec::new();
         let mut take = |base: Option<&V>, child: Option<&V>, parent: Option<&V>| {

@@ -36,7 +36,7 @@ struct ManifestEntry<'a> {
     raw: &'a str,
     /// The text that is the same for all layouts.
     canonical: Rc<str>,
-    /// The canonical text of its `model_version`; none where it has none, or null.
+    /// The canonical text of its `model_version`; `None` if it has none, or null.
     model: Option<Rc<str>>,
     /// Whether it must be marked: what was embedded from it may be of another model.
     is_stale: bool,
@@ -66,12 +66,11 @@ struct ManifestFile<'a> {
 
 /// Merges manifests; returns none where a side is none, or the sides are not of one shape.
 ///
-/// An entry that one side alone changed, added or removed is taken. Where both did it differently
-/// and the entries differ in `model_version`, the one of the file that was written later is kept,
-/// marked, and the other is a loser, which is not a conflict; else `strategy` decides. In an object an
-/// entry without the key goes by its name; in an array such entries are kept once
-/// each. Entries keep the bytes in which they were written, in the base's order, then the parent's
-/// additions, then the child's.
+/// An entry that one side alone changed, added or removed is taken. If both did it differently and the entries differ
+/// in `model_version`, the one of the file that was written later is kept, marked, and the other is a loser, which is
+/// not a conflict; else `strategy` decides. In an object an entry without the key goes by its name; in an array such
+/// entries are kept once each. Entries keep the bytes in which they were written, in the base's order, then the
+/// parent's additions, then the child's.
 fn merge(contents: &Contents<'_>, key: &str, strategy: Strategy) -> Option<MergedContent> {
     let (child, parent) = (read(contents.child.bytes, key)?, read(contents.parent.bytes, key)?);
     let base = match contents.base {
@@ -146,7 +145,7 @@ impl<'a> ManifestFile<'a> {
     }
 }
 
-/// The text of a manifest; none where two entries have one name, as a reader would lose one of them.
+/// The text of a manifest; `None` if two entries have one name, as a reader would lose one of them.
 fn render(entries: &[ManifestEntry<'_>], is_array: bool, layout: &Layout<'_>) -> Option<String> {
     let mut names = std::collections::HashSet::new();
     let mut pieces = Vec::with_capacity(entries.len());
@@ -161,7 +160,7 @@ fn render(entries: &[ManifestEntry<'_>], is_array: bool, layout: &Layout<'_>) ->
     Some(layout.render(if is_array { ["[", "]"] } else { ["{", "}"] }, &pieces))
 }
 
-/// An entry with the mark, in its own layout; none where it is not an object.
+/// An entry with the mark, in its own layout; `None` if it is not an object.
 fn mark_entry(raw: &str) -> Option<String> {
     let Members(members) = serde_json::from_str(raw).ok()?;
     let layout = Layout::detect(raw);

@@ -49,11 +49,11 @@ pub(super) enum MergeMethod {
     Never,
     /// It takes one of them, without reading either.
     Whole,
-    /// It reads them. It gets the key, empty where it takes none; a [`Fallback`] has them merged as a whole.
+    /// It reads them. It gets the key, empty if it takes none; a [`Fallback`] has them merged as a whole.
     ByContent(fn(&Contents<'_>, &str, Strategy) -> Result<MergedContent, Fallback>),
 }
 
-/// A kind as a rule names it: one of the table, with its key.
+/// A kind named in a rule: its row of the table, and its key.
 #[derive(Clone, Debug)]
 pub struct FileMergeKind {
     spec: &'static KindSpec,
@@ -71,37 +71,37 @@ impl FileMergeKind {
         FileMergeKind::new(&WHOLE, "")
     }
 
-    /// Returns a kind of the table; `key` is empty where it takes none.
+    /// Returns a kind of the table; `key` is empty if it takes none.
     pub(super) fn new(spec: &'static KindSpec, key: &str) -> FileMergeKind {
         FileMergeKind { spec, key: key.into() }
     }
 
-    /// Returns the word for it, by which rules name it.
+    /// Returns its name in `config/rules`.
     pub fn name(&self) -> &'static str {
         self.spec.name
     }
 
-    /// Returns the key that the rule names, such as `event_id`; empty where the kind takes none.
+    /// Returns the key that the rule names, such as `event_id`; empty if the kind takes none.
     pub(super) fn key(&self) -> &str {
         &self.key
     }
 
-    /// Tells whether each branch keeps its own, so that plans leave such files out.
+    /// Returns whether each branch keeps its own, so that plans leave such files out.
     pub(super) fn never_merges(&self) -> bool {
         matches!(self.spec.method, MergeMethod::Never)
     }
 
-    /// Tells whether what it is for is decided together with what belongs to it.
+    /// Returns whether such a file is decided together with its companions, as a unit.
     pub(super) fn is_unit(&self) -> bool {
         self.name() == UNIT.name
     }
 
-    /// Tells whether it is that of files that no rule names: databases among them are units.
+    /// Returns whether it is that of files that no rule names: databases among them are units.
     pub(super) fn is_text(&self) -> bool {
         self.name() == text::TEXT.name
     }
 
-    /// Tells whether merging means to read what the file holds.
+    /// Returns whether merging means to read what the file holds.
     pub(super) fn reads_content(&self) -> bool {
         matches!(self.spec.method, MergeMethod::ByContent(_))
     }

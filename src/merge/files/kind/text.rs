@@ -31,11 +31,10 @@ const UNENDED_LINE: u8 = b'\\';
 
 /// Merges texts by lines; says why where that can't be done.
 ///
-/// Changes of one side to lines that the other left alone are taken. Where both changed the same or
-/// neighbouring lines differently, `strategy` decides for a side, and that side's lines are taken at
-/// all such places, while what is not a conflict is taken from both; the other side's file is the
-/// loser. Without a base all lines are such a place. Line ends are part of the lines, and a missing
-/// one at the end of the file stays missing.
+/// Changes of one side to lines that the other left alone are taken. If both changed the same or neighbouring lines
+/// differently, `strategy` decides for a side, and that side's lines are taken at all such places, while what is not a
+/// conflict is taken from both; the other side's file is the loser. Without a base all lines are such a place. Line
+/// ends are part of the lines, and a missing one at the end of the file stays missing.
 fn merge(contents: &Contents<'_>, strategy: Strategy) -> Result<MergedContent, Fallback> {
     let (base, child, parent) = (contents.base.unwrap_or_default(), contents.child.bytes, contents.parent.bytes);
     if ![base, child, parent].into_iter().all(is_text) {
