@@ -360,10 +360,10 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         let own = || before.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
         match (&change.xattrs, &change.body) {
             (Some(wanted), _) => self.set_xattrs(inode, wanted)?,
+            (None, NewBody::Keep) if inode == replaced => {}
             // The child's body, or a new file, came with the child's attributes, of which the merge takes none: the file's
             // own are put back.
-            (None, NewBody::Child | NewBody::Merged(_)) => self.set_xattrs(inode, &own())?,
-            (None, NewBody::Keep) => {}
+            (None, _) => self.set_xattrs(inode, &own())?,
         }
         match &closed {
             Some(source) => self.take_protection(change, inode, source)?,
@@ -383,7 +383,9 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         self.apply(FileOp::Write { inode, offset: 0, bytes: bytes.to_vec().into() }).map(drop)
     }
 
-    fn set_xattrs(&mut self, inode: u64, wanted: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), TreeError> {
+    /// Gives a file these attributes and takes all others away.
+    /// Fails as [`TreeEditor::apply`].
+    pub(super) fn set_xattrs(&mut self, inode: u64, wanted: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), TreeError> {
         let node = self.tree.node(inode)?.clone();
         for (name, _) in node.xattrs().filter(|(name, _)| !wanted.contains_key(*name)) {
             self.apply(FileOp::RemoveXattr { inode, name: name.to_vec() })?;

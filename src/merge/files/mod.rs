@@ -22,6 +22,8 @@ mod unit_paths;
 mod unit_use;
 
 #[cfg(test)]
+mod protect_later_tests;
+#[cfg(test)]
 mod protect_tests;
 #[cfg(test)]
 mod test_files;

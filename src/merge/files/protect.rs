@@ -33,26 +33,56 @@ impl TreeEditor<'_, '_> {
         guard.shuts_out(self.resolver.trees.child, &node).then_some(node)
     }
 
-    /// Puts a copy of the child's file in the place of one that the reader may have open, so that no handle shows them
-    /// the content that comes where they could not get at that; returns the inode to change. One that was closed to
-    /// them stays the same file. Fails like [`TreeEditor::apply`].
+    /// Puts a copy of the child's file in the place of one that the reader may have open, so that no handle shows them the
+    /// content that comes where they could not get at that; returns the inode to change. A file that this merge closes is
+    /// renewed at once, so that one which was closed to them, and is as it came, can stay the same file.
+    /// Fails as [`TreeEditor::apply`].
     pub(super) fn renew(&mut self, change: &NodeChange, inode: u64) -> Result<u64, TreeError> {
-        if matches!(change.body, NewBody::Keep) {
+        let (Some(guard), Some(source)) = (self.receiving_guard(), self.child_node(change.id)) else {
+            return Ok(inode);
+        };
+        let (giver, node) = (self.resolver.trees.child, self.tree.node(inode)?);
+        if node.kind() == FileKind::Directory {
             return Ok(inode);
         }
-        let Some(guard) = self.receiving_guard() else { return Ok(inode) };
-        let giver = self.resolver.trees.child;
-        let is_closed = |source: &FileNode| guard.shuts_out(giver, source) || guard.is_out_of_reach(giver, source);
+        let is_closed = guard.shuts_out(&self.tree, node);
+        let may_stay = match change.body {
+            // What else it holds came from no closed file, and is renewed with the next content.
+            NewBody::Keep => is_closed || !same_body(node, &source) || !self.closes(change, node, guard),
+            NewBody::Child | NewBody::Merged(_) => {
+                let comes_closed = guard.shuts_out(giver, &source) || guard.is_out_of_reach(giver, &source);
+                !comes_closed || is_closed && self.is_as_it_came(change.id, node)
+            }
+        };
+        if may_stay { Ok(inode) } else { self.replace_by_copy(change.id, inode) }
+    }
+
+    /// Returns whether a change closes a file to the reader, whatever becomes of its content.
+    fn closes(&self, change: &NodeChange, node: &FileNode, guard: ReaderGuard) -> bool {
+        let closes_by_mode = |mode: u32| {
+            let mut after = FileNode::clone(node);
+            after.mode = mode;
+            self.tree.owner(node) != guard.uid && !after.is_open_to_others()
+        };
+        self.closed_source(change).is_some() || change.mode.is_some_and(closes_by_mode)
+    }
+
+    /// Returns whether a file holds what it was last brought, and nobody has written to it since.
+    fn is_as_it_came(&self, id: NodeId, node: &FileNode) -> bool {
+        let trees = &self.resolver.trees;
+        let base = trees.base_inode(id).and_then(|inode| trees.base.node(inode).ok());
+        base.is_some_and(|base| same_body(base, node) && base.written == node.written)
+    }
+
+    /// Puts a copy of the child's file in the place of one, under all its names; returns its inode.
+    fn replace_by_copy(&mut self, id: NodeId, inode: u64) -> Result<u64, TreeError> {
         let node = self.tree.node(inode)?;
-        if guard.shuts_out(&self.tree, node) || self.child_node(change.id).is_none_or(|source| !is_closed(&source)) {
-            return Ok(inode);
-        }
         let names: Vec<(u64, FileName)> = node.names().map(|(directory, name)| (directory, name.clone())).collect();
         let mut made = None;
         for (parent, name) in names {
             self.apply(FileOp::Unlink { parent, name: name.clone(), keep: true })?;
             match made {
-                None => made = self.graft(change.id, parent, &name)?,
+                None => made = self.graft(id, parent, &name)?,
                 Some(inode) => drop(self.apply(FileOp::Link { inode, parent, name })?),
             }
         }
@@ -274,11 +304,27 @@ impl TreeEditor<'_, '_> {
         }
         let (giver, mode) = (self.resolver.trees.child, node.mode & OWNER_BITS);
         let source = giver.node(innermost)?;
+        let inode = self.renew_closed(id, inode)?;
         self.protect(inode, giver.owner(source), source.gid, mode)
     }
 
-    /// Decides on directories that are closed to the reader and get the mode of an earlier state: those that hold what
-    /// they held then are the reader's again, if they were, and others stay closed. Fails like [`TreeEditor::apply`].
+    /// Puts a copy in the place of a file of the parent that the reader may have open and that is about to be closed, where it
+    /// holds what the child's does.
+    fn renew_closed(&mut self, id: NodeId, inode: u64) -> Result<u64, TreeError> {
+        let (Some(guard), Some(source)) = (self.receiving_guard(), self.child_node(id)) else { return Ok(inode) };
+        let (node, is_parents) = (self.tree.node(inode)?, self.resolver.trees.parent_inode(id) == Some(inode));
+        if !is_parents || guard.shuts_out(&self.tree, node) || !same_body(node, &source) {
+            return Ok(inode);
+        }
+        let own = node.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        let made = self.replace_by_copy(id, inode)?;
+        self.set_xattrs(made, &own)?;
+        Ok(made)
+    }
+
+    /// Decides on directories that are closed to the reader and get the mode of an earlier state: those that hold what they
+    /// held then are the reader's again, if they were, and others stay closed.
+    /// Fails as [`TreeEditor::apply`].
     pub(super) fn settle_directories(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
         let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::EarlierFiles) else { return Ok(()) };
         let (child, parent) = (self.resolver.trees.child, self.resolver.trees.parent);

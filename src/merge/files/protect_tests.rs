@@ -11,22 +11,28 @@ use crate::object::Time;
 use crate::workspace::{Attrs, FileOp, NoPacks, Tree};
 
 /// The owner of the branch that receives.
-const ANN: u32 = 1000;
+pub(super) const ANN: u32 = 1000;
 
 /// Gives a file to a user, with a mode.
-fn set(files: &mut TestFiles, path: &str, uid: u32, mode: u32) {
+pub(super) fn set(files: &mut TestFiles, path: &str, uid: u32, mode: u32) {
     let inode = files.tree.resolve(path.as_bytes()).unwrap();
     let attrs = Attrs { mode: Some(mode), uid: Some(uid), gid: Some(uid), ..Attrs::default() };
     files.apply(FileOp::SetAttr { inode, attrs }).unwrap();
 }
 
-fn write(files: &mut TestFiles, path: &str, text: &str, uid: u32, mode: u32) {
+pub(super) fn write(files: &mut TestFiles, path: &str, text: &str, uid: u32, mode: u32) {
     files.write(path, text);
     set(files, path, uid, mode);
 }
 
 /// Merges what a side gives into Ann's files, and checks that the log holds it.
-fn merged(base: &TestFiles, giver: &TestFiles, own: &TestFiles, strategy: Strategy, scope: GuardScope) -> FilePlan {
+pub(super) fn merged(
+    base: &TestFiles,
+    giver: &TestFiles,
+    own: &TestFiles,
+    strategy: Strategy,
+    scope: GuardScope,
+) -> FilePlan {
     let trees = MergeTrees { base: &base.tree, child: &giver.tree, parent: &own.tree };
     let rules = Rules::parse("*.log union id\n** text").unwrap();
     let time = Time(1_000_000);
@@ -57,7 +63,7 @@ fn merged(base: &TestFiles, giver: &TestFiles, own: &TestFiles, strategy: Strate
 }
 
 /// Owner, group, mode and text of a file.
-fn file(tree: &Tree, path: &str) -> (u32, u32, u32, String) {
+pub(super) fn file(tree: &Tree, path: &str) -> (u32, u32, u32, String) {
     let node = tree.node(tree.resolve(path.as_bytes()).unwrap()).unwrap();
     let text = node.read(0, 1 << 20, &NoPacks).unwrap();
     (tree.owner(node), node.gid, node.mode, String::from_utf8(text).unwrap())
@@ -116,15 +122,18 @@ fn a_part_of_a_closed_file_closes_what_it_comes_into() {
 }
 
 #[test]
-fn an_attribute_alone_leaves_a_closed_program_its_rights_unless_it_is_anothers() {
-    for (uid, mode, expected) in [(0, 0o4700, 0o4700), (ANN, 0o644, 0o700)] {
+fn an_attribute_alone_leaves_a_closed_program_its_rights_unless_it_is_another_one() {
+    for (uid, mode, text, expected) in
+        [(0, 0o4700, "a program\n", 0o4700), (ANN, 0o644, "a program\n", 0o4700), (ANN, 0o644, "ann's\n", 0o700)]
+    {
         let mut base = TestFiles::new();
         write(&mut base, "tool", "a program\n", uid, mode);
-        let (own, mut giver) = (base.later(100), base.later(200));
+        let (mut own, mut giver) = (base.later(100), base.later(200));
+        write(&mut own, "tool", text, uid, mode);
         set(&mut giver, "tool", 0, 0o4700);
         giver.tag("tool", "user.note", "secret");
         let plan = merged(&base, &giver, &own, Strategy::ParentWins, GuardScope::Files);
-        assert_eq!(file(&plan.tree, "tool"), (0, 0, expected, "a program\n".into()));
+        assert_eq!(file(&plan.tree, "tool"), (0, 0, expected, text.into()));
         let node = plan.tree.node(plan.tree.resolve(b"tool").unwrap()).unwrap();
         assert!(node.xattr(b"user.note").is_some());
     }
@@ -211,7 +220,7 @@ fn an_earlier_state_brings_no_closed_content_and_gives_back_what_was_anns() {
 }
 
 /// Owner, group and mode of a directory.
-fn directory(tree: &Tree, path: &str) -> (u32, u32, u32) {
+pub(super) fn directory(tree: &Tree, path: &str) -> (u32, u32, u32) {
     let node = tree.node(tree.resolve(path.as_bytes()).unwrap()).unwrap();
     (tree.owner(node), node.gid, node.mode)
 }
@@ -244,7 +253,7 @@ fn what_comes_into_a_closed_folder_closes_the_one_that_is_there() {
 }
 
 /// As at a fork: what anybody could read is Ann's.
-fn fork(base: &TestFiles) -> TestFiles {
+pub(super) fn fork(base: &TestFiles) -> TestFiles {
     let mut own = base.later(100);
     own.tree.transfer_owner(0, ANN);
     own
