@@ -11,6 +11,7 @@ mod node_map;
 mod one_sided;
 mod plan;
 mod protect;
+mod protect_kept;
 mod reader_guard;
 mod resolver;
 mod rule;

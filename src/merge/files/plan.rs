@@ -175,6 +175,7 @@ pub(super) fn plan_by(
     let mut builder = TreeEditor::new(&mut resolver, file_merge);
     builder.keep_closed(&mut changes);
     builder.build(&changes)?;
+    builder.close_kept(&changes, [&sorted.left_out, &sorted.others])?;
     // Only the built tree shows whether each unit that was taken arrived whole: another file may have got the name of a
     // member.
     let torn = units.check_whole(&builder);

@@ -15,11 +15,11 @@ const SET_ID_BITS: u32 = 0o6000;
 /// The attribute with which a program has rights of root.
 const CAPABILITIES: &[u8] = b"security.capability";
 /// What is left of a mode that is for the owner alone; nothing runs with their rights.
-const OWNER_BITS: u32 = 0o1700;
+pub(super) const OWNER_BITS: u32 = 0o1700;
 
 impl TreeEditor<'_, '_> {
     /// Returns whom the result must show nothing of the child's that is closed to them: nobody where it is not their branch's.
-    fn receiving_guard(&self) -> Option<ReaderGuard> {
+    pub(super) fn receiving_guard(&self) -> Option<ReaderGuard> {
         self.guard.filter(|guard| guard.scope != GuardScope::Plan)
     }
 
@@ -117,7 +117,9 @@ impl TreeEditor<'_, '_> {
         self.protect(inode, uid, before.gid, change.mode.unwrap_or(before.mode))
     }
 
-    fn protect(&mut self, inode: u64, uid: u32, gid: u32, mode: u32) -> Result<(), TreeError> {
+    /// Gives a file or directory owner, group and mode, where it has others.
+    /// Fails as [`TreeEditor::apply`].
+    pub(super) fn protect(&mut self, inode: u64, uid: u32, gid: u32, mode: u32) -> Result<(), TreeError> {
         let node = self.tree.node(inode)?;
         if (self.tree.owner(node), node.gid, node.mode) == (uid, gid, mode) {
             return Ok(());
@@ -310,10 +312,12 @@ impl TreeEditor<'_, '_> {
 
     /// Puts a copy in the place of a file of the parent that the reader may have open and that is about to be closed, where it
     /// holds what the child's does.
-    fn renew_closed(&mut self, id: NodeId, inode: u64) -> Result<u64, TreeError> {
+    /// Fails as [`TreeEditor::apply`].
+    pub(super) fn renew_closed(&mut self, id: NodeId, inode: u64) -> Result<u64, TreeError> {
         let (Some(guard), Some(source)) = (self.receiving_guard(), self.child_node(id)) else { return Ok(inode) };
         let (node, is_parents) = (self.tree.node(inode)?, self.resolver.trees.parent_inode(id) == Some(inode));
-        if !is_parents || guard.shuts_out(&self.tree, node) || !same_body(node, &source) {
+        let may_stay = !is_parents || guard.shuts_out(&self.tree, node) || !same_body(node, &source);
+        if may_stay || node.kind() == FileKind::Directory {
             return Ok(inode);
         }
         let own = node.xattrs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();

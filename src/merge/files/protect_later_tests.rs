@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use super::protect_tests::{file, fork, merged, set, write};
+use super::protect_tests::{ANN, directory, file, fork, merged, merged_by, set, write};
 use super::test_files::TestFiles;
 use super::{GuardScope, Strategy};
 use crate::workspace::NoPacks;
@@ -64,4 +64,74 @@ fn a_handle_on_a_file_that_is_closed_for_its_new_place_shows_nothing_of_what_com
     let told = pulled(&parent, &later, &closed);
     assert_eq!(file(&told.tree, "out/f"), (0, 0, 0o600, "secret".into()));
     assert_ne!(told.tree.resolve(b"out/f").unwrap(), held);
+}
+
+/// A closed folder of root, with a file that anybody might read, as Ann's fork has both.
+fn closed_folder() -> [TestFiles; 2] {
+    let mut base = TestFiles::new();
+    base.mkdir("d").mkdir("d/in").write("d/in/deep", "deep");
+    set(&mut base, "d", 0, 0o700);
+    set(&mut base, "d/in", 0, 0o755);
+    set(&mut base, "d/in/deep", 0, 0o644);
+    write(&mut base, "d/s", "secret", 0, 0o644);
+    let own = fork(&base);
+    assert_eq!((directory(&own.tree, "d").0, file(&own.tree, "d/s").0), (0, ANN));
+    [base, own]
+}
+
+#[test]
+fn a_rule_of_the_branch_keeps_no_file_open_of_a_folder_that_is_opened() {
+    let by_rule = |rules: &str, sides: [&TestFiles; 3]| {
+        TestFiles::from_tree(&merged_by(rules, sides, Strategy::ParentWins, GuardScope::Files).tree)
+    };
+    for (folder, rules) in [("d", "d/s never\n** text"), ("x", "x/s never\n** text")] {
+        let [base, mut own] = closed_folder();
+        let kept = format!("{folder}/s");
+        if folder != "d" {
+            own.mv("d", folder);
+        }
+        let mut without = base.later(200);
+        without.rm("d/s");
+        let mut opened = without.later(10);
+        set(&mut opened, "d", 0, 0o755);
+        let secret = (0, 0, 0o600, "secret".to_owned());
+        let at_once = by_rule(rules, [&base, &opened, &own]);
+        assert_eq!((directory(&at_once.tree, folder).2, file(&at_once.tree, &kept)), (0o755, secret.clone()));
+        // The pull that opens the folder meets nothing of the file.
+        let first = by_rule(rules, [&base, &without, &own]);
+        let second = by_rule("** text", [&without, &opened, &first]);
+        assert_eq!((directory(&second.tree, folder).2, file(&second.tree, &kept)), (0o755, secret));
+    }
+    // What anybody may read by now in the parent, the branch keeps as it is.
+    let [base, own] = closed_folder();
+    let mut opened = base.later(200);
+    set(&mut opened, "d", 0, 0o755);
+    let told = by_rule("d/s never\n** text", [&base, &opened, &own]);
+    assert_eq!(file(&told.tree, "d/s"), (ANN, 0, 0o644, "secret".into()));
+}
+
+/// What is in a closed folder is Ann's in her fork, as far as its own mode goes.
+#[test]
+fn what_the_parent_closes_by_itself_in_place_of_its_folder_stays_closed() {
+    let [base, own] = closed_folder();
+    let mut closed = base.later(200);
+    closed.chmod("d/s", 0o600).chmod("d/in", 0o700);
+    let mut opened = closed.later(10);
+    set(&mut opened, "d", 0, 0o755);
+    let at_once = pulled(&base, &opened, &own);
+    let later = pulled(&closed, &opened, &pulled(&base, &closed, &own));
+    for result in [at_once, later] {
+        assert_eq!(directory(&result.tree, "d"), (0, 0, 0o755));
+        assert_eq!(file(&result.tree, "d/s"), (0, 0, 0o600, "secret".into()));
+        assert_eq!(directory(&result.tree, "d/in"), (0, 0, 0o700));
+    }
+    // So it is where the earlier state comes back that was undone.
+    let before = own.later(1);
+    let after = pulled(&base, &opened, &own);
+    let undone = merged(&after, &before, &after, Strategy::ChildWins, GuardScope::EarlierFiles);
+    let undone = TestFiles::from_tree(&undone.tree);
+    assert_eq!(directory(&undone.tree, "d"), (0, 0, 0o700));
+    let redone = merged(&undone, &after, &undone, Strategy::ChildWins, GuardScope::EarlierFiles);
+    assert_eq!(file(&redone.tree, "d/s"), (0, 0, 0o600, "secret".into()));
+    assert_eq!(directory(&redone.tree, "d/in"), (0, 0, 0o700));
 }

@@ -33,8 +33,18 @@ pub(super) fn merged(
     strategy: Strategy,
     scope: GuardScope,
 ) -> FilePlan {
+    merged_by("*.log union id\n** text", [base, giver, own], strategy, scope)
+}
+
+/// The same by rules.
+pub(super) fn merged_by(
+    rules: &str,
+    [base, giver, own]: [&TestFiles; 3],
+    strategy: Strategy,
+    scope: GuardScope,
+) -> FilePlan {
     let trees = MergeTrees { base: &base.tree, child: &giver.tree, parent: &own.tree };
-    let rules = Rules::parse("*.log union id\n** text").unwrap();
+    let rules = Rules::parse(rules).unwrap();
     let time = Time(1_000_000);
     let how = FileMerge {
         rules: &rules,
