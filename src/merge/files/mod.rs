@@ -12,6 +12,7 @@ mod one_sided;
 mod plan;
 mod protect;
 mod protect_kept;
+mod protect_places;
 mod reader_guard;
 mod resolver;
 mod rule;

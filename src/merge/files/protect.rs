@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::apply::TreeEditor;
 use super::node_change::{NewBody, NodeChange, same_body, user_xattrs};
 use super::node_map::NodeId;
-use super::reader_guard::directories_upwards;
 use super::{GuardScope, ReaderGuard, Side};
 use crate::workspace::{Attrs, FileKind, FileName, FileNode, FileOp, TreeError};
 
@@ -234,82 +233,6 @@ impl TreeEditor<'_, '_> {
         Ok(())
     }
 
-    /// Closes the directories into which something comes that was below closed ones: the same directories get owner,
-    /// group and mode of those, and what does not lie below them is closed itself. Fails like [`TreeEditor::apply`].
-    pub(super) fn close_places(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
-        let Some(guard) = self.receiving_guard() else { return Ok(()) };
-        let giver = self.resolver.trees.child;
-        for change in changes {
-            let takes_part = change.xattrs.is_some() || !matches!(change.body, NewBody::Keep);
-            if !(change.is_new || takes_part || !change.add.is_empty() || self.opens_closed(change, guard)) {
-                continue;
-            }
-            let Some(node) = self.child_node(change.id) else { continue };
-            // What is closed itself needs no closed directory.
-            if guard.shuts_out(giver, &node) {
-                continue;
-            }
-            let closed: Vec<Vec<u64>> =
-                node.names().map(|(directory, _)| guard.closed_directories(giver, directory)).collect();
-            let Some(innermost) = closed.iter().flatten().next() else { continue };
-            let mut covers = Vec::new();
-            for directories in &closed {
-                let made = directories.iter().map(|directory| self.close_directory(*directory));
-                covers.push(made.collect::<Result<Vec<Option<u64>>, TreeError>>()?);
-            }
-            self.close_uncovered(change.id, *innermost, &covers)?;
-        }
-        Ok(())
-    }
-
-    /// Returns whether a change lets the reader into what the parent's tree has closed to them by its own mode.
-    fn opens_closed(&self, change: &NodeChange, guard: ReaderGuard) -> bool {
-        let parent = self.resolver.trees.parent;
-        let own = self.resolver.trees.parent_inode(change.id).and_then(|inode| parent.node(inode).ok());
-        own.is_some_and(|own| sets_more_bits(change, own) && guard.shuts_out(parent, own))
-    }
-
-    /// Gives a directory of the result owner, group and mode that it has in the child; returns its inode, if it is
-    /// there. If the parent's had another mode, or another owner who had made it, that is told as a conflict.
-    fn close_directory(&mut self, directory: u64) -> Result<Option<u64>, TreeError> {
-        let giver = self.resolver.trees.child;
-        let Some(id) = self.resolver.trees.id_in_child(directory) else { return Ok(None) };
-        let Some(inode) = self.inode(id).filter(|inode| self.is_directory(*inode)) else { return Ok(None) };
-        let source = giver.node(directory)?;
-        let (own, uid) = (self.tree.node(inode)?, giver.owner(source));
-        let trees = &self.resolver.trees;
-        let base = trees.base_inode(id).and_then(|inode| trees.base.node(inode).ok());
-        // One that the base has follows its original; one that was made since is taken from who made it.
-        let is_made_since = base.is_none_or(|base| base.crtime != own.crtime);
-        let is_taken_away = own.mode != source.mode || is_made_since && self.tree.owner(own) != uid;
-        self.protect(inode, uid, source.gid, source.mode)?;
-        if is_taken_away {
-            let decision = self.resolver.item(id).to_decision(Some(Side::Child));
-            self.resolver.record_decision(decision);
-        }
-        Ok(Some(inode))
-    }
-
-    /// Closes a file where the parent has moved what it is in out of the directories that close it, which are `covers` in the
-    /// result, for each of its names in the child.
-    fn close_uncovered(&mut self, id: NodeId, innermost: u64, covers: &[Vec<Option<u64>>]) -> Result<(), TreeError> {
-        let Some(inode) = self.inode(id) else { return Ok(()) };
-        let node = self.tree.node(inode)?;
-        let is_covered = |directory: u64| {
-            let above = directories_upwards(&self.tree, directory);
-            let is_above = |cover: &Option<u64>| cover.is_some_and(|cover| above.contains(&cover));
-            covers.iter().any(|covers| covers.iter().all(is_above))
-        };
-        // Of a link anybody may read the target, whatever its mode.
-        if node.kind() == FileKind::Symlink || node.names().all(|(directory, _)| is_covered(directory)) {
-            return Ok(());
-        }
-        let (giver, mode) = (self.resolver.trees.child, node.mode & OWNER_BITS);
-        let source = giver.node(innermost)?;
-        let inode = self.renew_closed(id, inode)?;
-        self.protect(inode, giver.owner(source), source.gid, mode)
-    }
-
     /// Puts a copy in the place of a file of the parent that the reader may have open and that is about to be closed, where it
     /// holds what the child's does.
     /// Fails as [`TreeEditor::apply`].
@@ -325,38 +248,9 @@ impl TreeEditor<'_, '_> {
         self.set_xattrs(made, &own)?;
         Ok(made)
     }
-
-    /// Decides on directories that are closed to the reader and get the mode of an earlier state: those that hold what they
-    /// held then are the reader's again, if they were, and others stay closed.
-    /// Fails as [`TreeEditor::apply`].
-    pub(super) fn settle_directories(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
-        let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::EarlierFiles) else { return Ok(()) };
-        let (child, parent) = (self.resolver.trees.child, self.resolver.trees.parent);
-        // The innermost come first: what they become counts for those above.
-        for change in changes.iter().rev().filter(|change| !change.is_new && change.mode.is_some()) {
-            let trees = &self.resolver.trees;
-            let (source, own) = (trees.child_inode(change.id), trees.parent_inode(change.id));
-            let (Some(source), Some(own)) = (source, own.and_then(|own| parent.node(own).ok())) else { continue };
-            let Some(inode) = self.inode(change.id).filter(|inode| self.is_directory(*inode)) else { continue };
-            if !guard.shuts_out(parent, own) {
-                continue;
-            }
-            let node = child.node(source)?;
-            if self.tree.node_hash(inode) == child.node_hash(source) {
-                if child.owner(node) == guard.uid {
-                    self.protect(inode, guard.uid, node.gid, node.mode)?;
-                }
-            } else if sets_more_bits(change, own) {
-                self.protect(inode, parent.owner(own), own.gid, own.mode)?;
-                let decision = self.resolver.item(change.id).to_decision(Some(Side::Parent));
-                self.resolver.record_decision(decision);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Returns whether a change gives group or others bits of the mode that they have not yet.
-fn sets_more_bits(change: &NodeChange, own: &FileNode) -> bool {
+pub(super) fn sets_more_bits(change: &NodeChange, own: &FileNode) -> bool {
     change.mode.is_some_and(|mode| mode & !own.mode & 0o077 != 0)
 }

@@ -4,7 +4,7 @@
 
 use super::protect_tests::{ANN, directory, file, fork, merged, merged_by, set, write};
 use super::test_files::TestFiles;
-use super::{GuardScope, Strategy};
+use super::{GuardScope, Side, Strategy};
 use crate::workspace::NoPacks;
 
 /// A third user, whose files stay theirs in Ann's branch.
@@ -134,4 +134,61 @@ fn what_the_parent_closes_by_itself_in_place_of_its_folder_stays_closed() {
     let redone = merged(&undone, &after, &undone, Strategy::ChildWins, GuardScope::EarlierFiles);
     assert_eq!(file(&redone.tree, "d/s"), (0, 0, 0o600, "secret".into()));
     assert_eq!(directory(&redone.tree, "d/in"), (0, 0, 0o700));
+}
+
+/// The folder had the mode of the parent's, so that of it the owner alone changes.
+#[test]
+fn an_undone_pull_gives_back_a_folder_that_it_closed_for_what_came_into_it() {
+    let mut base = TestFiles::new();
+    base.mkdir("notes");
+    set(&mut base, "notes", 0, 0o700);
+    let mut own = base.later(100);
+    own.rmdir("notes").mkdir("notes");
+    set(&mut own, "notes", ANN, 0o700);
+    write(&mut own, "notes/own", "ann's", ANN, 0o600);
+    let mut parent = base.later(200);
+    parent.mkdir("notes/in").mkdir("notes/in/deep");
+    write(&mut parent, "notes/in/deep/new", "secret", 0, 0o644);
+    let after = pulled(&base, &parent, &own);
+    assert_eq!(directory(&after.tree, "notes"), (0, 0, 0o700));
+    let undone = merged(&after, &own, &after, Strategy::ChildWins, GuardScope::EarlierFiles);
+    assert_eq!((directory(&undone.tree, "notes"), undone.conflicts().count()), ((ANN, ANN, 0o700), 0));
+    assert_eq!(undone.tree.hash(), own.tree.hash());
+    // What root put there since keeps it closed, and that is told.
+    let mut later = after.later(10);
+    write(&mut later, "notes/more", "secret", 0, 0o644);
+    let held = merged(&after, &own, &later, Strategy::ChildWins, GuardScope::EarlierFiles);
+    assert_eq!((directory(&held.tree, "notes"), file(&held.tree, "notes/more").3), ((0, 0, 0o700), "secret".into()));
+    let told: Vec<_> = held.conflicts().map(|conflict| (&conflict.path[..], conflict.decision)).collect();
+    assert_eq!(told, [(&b"notes"[..], Some(Side::Parent))]);
+}
+
+#[test]
+fn many_names_of_a_file_in_many_closed_folders_close_all_of_these_and_the_file_where_one_does_not() {
+    let mut base = TestFiles::new();
+    for number in 0..300 {
+        let folder = format!("d{number}");
+        base.mkdir(&folder).mkdir(&format!("{folder}/in"));
+        set(&mut base, &folder, 0, 0o755);
+        set(&mut base, &format!("{folder}/in"), 0, 0o755);
+    }
+    let mut parent = base.later(1000);
+    write(&mut parent, "d0/in/a", "secret", 0, 0o644);
+    for number in 0..300 {
+        set(&mut parent, &format!("d{number}"), 0, 0o700);
+        if number > 0 {
+            parent.link("d0/in/a", &format!("d{number}/in/a"));
+        }
+    }
+    for moved in [None, Some("d299/in")] {
+        let mut own = fork(&base);
+        if let Some(from) = moved {
+            own.mv(from, "out");
+        }
+        let result = pulled(&base, &parent, &own);
+        assert!((0..300).all(|number| directory(&result.tree, &format!("d{number}")) == (0, 0, 0o700)));
+        let expected = if moved.is_some() { (0, 0, 0o600) } else { (ANN, 0, 0o644) };
+        let (uid, gid, mode, text) = file(&result.tree, "d0/in/a");
+        assert_eq!(((uid, gid, mode), text.as_str()), (expected, "secret"));
+    }
 }

@@ -1,5 +1,7 @@
 //! Who must not come to read by a merge what was closed to them.
 
+use std::collections::BTreeSet;
+
 use crate::workspace::{FileNode, ROOT, Tree};
 
 /// A user to whom a merge opens nothing that was closed to them: the owner of the branch that is merged, pulls or goes
@@ -57,6 +59,22 @@ pub(super) fn directories_upwards(tree: &Tree, directory: u64) -> Vec<u64> {
     {
         found.push(at);
         at = above;
+    }
+    found
+}
+
+/// Returns all of some directories and those above them, without the root. It costs what it finds.
+pub(super) fn all_directories_upwards(tree: &Tree, directories: BTreeSet<u64>) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    for directory in directories {
+        let mut at = directory;
+        // Above one that was met are those that were met with it.
+        while at != ROOT
+            && found.insert(at)
+            && let Some((above, _)) = tree.node(at).ok().and_then(|node| node.names().next())
+        {
+            at = above;
+        }
     }
     found
 }
