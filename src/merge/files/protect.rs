@@ -10,7 +10,7 @@ use super::{GuardScope, ReaderGuard, Side};
 use crate::workspace::{Attrs, FileKind, FileName, FileNode, FileOp, TreeError};
 
 /// Bits with which a program runs with the rights of its owner or its group.
-const SET_ID_BITS: u32 = 0o6000;
+pub(super) const SET_ID_BITS: u32 = 0o6000;
 /// The attribute with which a program has rights of root.
 const CAPABILITIES: &[u8] = b"security.capability";
 /// What is left of a mode that is for the owner alone; nothing runs with their rights.
@@ -154,6 +154,9 @@ impl TreeEditor<'_, '_> {
     pub(super) fn keep_closed(&mut self, changes: &mut [NodeChange]) {
         let Some(guard) = self.guard else { return };
         for change in changes.iter_mut() {
+            if change.mode.is_some() && self.has_mode_of_pull(change, guard) {
+                change.mode = None;
+            }
             if change.is_new || change.mode.is_none() && change.add.is_empty() {
                 continue;
             }
@@ -181,6 +184,14 @@ impl TreeEditor<'_, '_> {
             let decision = self.resolver.item(change.id).to_decision(Some(Side::Parent));
             self.resolver.record_decision(decision);
         }
+    }
+
+    /// Returns whether nobody but a pull has given a file the mode that it has in the branch that is merged.
+    fn has_mode_of_pull(&self, change: &NodeChange, guard: ReaderGuard) -> bool {
+        let trees = &self.resolver.trees;
+        let base = trees.base_inode(change.id).and_then(|inode| trees.base.node(inode).ok());
+        let child = self.child_node(change.id);
+        base.zip(child).is_some_and(|(base, child)| guard.is_mode_of_pull(trees, base, &child))
     }
 
     /// Returns whether a file belongs, on the side that gives, to somebody other than its owner or root, who may set its mode.

@@ -192,3 +192,60 @@ fn many_names_of_a_file_in_many_closed_folders_close_all_of_these_and_the_file_w
         assert_eq!(((uid, gid, mode), text.as_str()), (expected, "secret"));
     }
 }
+
+/// What a pull closed in a branch, to which the parent moved nothing.
+#[test]
+fn a_mode_with_which_a_pull_closed_a_file_is_no_change_of_the_branch() {
+    let mut base = TestFiles::new();
+    base.mkdir("d").mkdir("d/in");
+    set(&mut base, "d", 0, 0o755);
+    set(&mut base, "d/in", 0, 0o755);
+    let (mut own, mut parent) = (fork(&base), base.later(200));
+    own.mv("d/in", "out");
+    set(&mut parent, "d", 0, 0o700);
+    write(&mut parent, "d/in/new", "secret", 0, 0o644);
+    let branch = pulled(&base, &parent, &own);
+    assert_eq!(file(&branch.tree, "out/new"), (0, 0, 0o600, "secret".into()));
+    let merge = |into: &TestFiles| merged(&parent, &branch, into, Strategy::ChildWins, GuardScope::Plan);
+    let back = merge(&parent);
+    assert_eq!(file(&back.tree, "d/in/new"), (0, 0, 0o644, "secret".into()));
+    // Nor does it contradict what the parent does.
+    let (mut set_since, mut gone) = (parent.later(10), parent.later(10));
+    set_since.chmod("d/in/new", 0o640);
+    gone.rm("d/in/new");
+    let (set_since, gone) = (merge(&set_since), merge(&gone));
+    assert_eq!(file(&set_since.tree, "d/in/new").2, 0o640);
+    assert!(gone.tree.resolve(b"d/in/new").is_err());
+    for plan in [back, set_since, gone] {
+        let told: Vec<_> = plan.conflicts().map(|conflict| &conflict.path[..]).collect();
+        assert_eq!(told, [b"out"], "the folder stays where it is closed");
+    }
+}
+
+#[test]
+fn setuid_that_a_pull_took_from_joined_content_stays_with_the_parent() {
+    let mut base = TestFiles::new();
+    write(&mut base, "a", "1\n2\n3\n4\n5\n", 0, 0o600);
+    let (mut own, mut parent) = (base.later(100), base.later(200));
+    own.rm("a");
+    write(&mut own, "a", "one\n2\n3\n4\n5\n", ANN, 0o644);
+    write(&mut parent, "a", "1\n2\n3\n4\nfive\n", 0, 0o4711);
+    let branch = pulled(&base, &parent, &own);
+    assert_eq!(file(&branch.tree, "a"), (0, 0, 0o711, "one\n2\n3\n4\nfive\n".into()));
+    let mut later = parent.later(10);
+    write(&mut later, "a", "root's\n", 0, 0o4711);
+    let sides = [&parent, &branch, &later];
+    let back = merged_by("** whole", sides, Strategy::ParentWins, GuardScope::Plan);
+    assert_eq!(file(&back.tree, "a"), (0, 0, 0o4711, "root's\n".into()));
+}
+
+/// The owner of a file closes it in Ann's branch, and means it.
+#[test]
+fn a_mode_that_the_owner_of_a_file_gave_it_in_the_branch_is_merged() {
+    let mut base = TestFiles::new();
+    write(&mut base, "a", "bea's", BEA, 0o644);
+    let mut branch = fork(&base);
+    branch.chmod("a", 0o600);
+    let plan = merged(&base, &branch, &base, Strategy::ChildWins, GuardScope::Plan);
+    assert_eq!(file(&plan.tree, "a"), (BEA, BEA, 0o600, "bea's".into()));
+}

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::MergeTrees;
+use super::node_change::same_body;
+use super::protect::{OWNER_BITS, SET_ID_BITS};
 use crate::workspace::{FileNode, ROOT, Tree};
 
 /// A user to whom a merge opens nothing that was closed to them: the owner of the branch that is merged, pulls or goes
@@ -35,6 +38,22 @@ impl ReaderGuard {
     /// which has no name, is always the branch owner's.
     pub(super) fn shuts_out(self, tree: &Tree, node: &FileNode) -> bool {
         !node.is_open_to_others() && tree.owner(node) != self.uid && node.names().next().is_some()
+    }
+
+    /// Returns whether the mode that a file has in the branch that is merged is one with which a pull closed it there, or that it
+    /// got with joined content: nobody has set it, and the parent's file keeps its own. One that its owner set so in the branch
+    /// can't be told from it where they own nothing there that others may read.
+    pub(super) fn is_mode_of_pull(self, trees: &MergeTrees<'_>, base: &FileNode, own: &FileNode) -> bool {
+        if self.scope != GuardScope::Plan || !self.shuts_out(trees.child, own) {
+            return false;
+        }
+        let parents_owner = trees.parent.node(ROOT).ok().map(|root| trees.parent.owner(root));
+        let owner = trees.base.owner(base);
+        // What others may read and the parent's owner has is given to the branch's owner, who has it no longer.
+        let is_taken = trees.child.owner(own) != owner || parents_owner == Some(owner);
+        let is_closed = base.is_open_to_others() && is_taken && own.mode == base.mode & OWNER_BITS;
+        let mode_of_joined = base.mode & !SET_ID_BITS;
+        is_closed || own.mode != base.mode && own.mode == mode_of_joined && !same_body(base, own)
     }
 
     /// Returns the directories that shut the reader out, from one upwards.

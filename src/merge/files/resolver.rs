@@ -54,7 +54,13 @@ impl<'a> Resolver<'a> {
     pub(super) fn item(&self, id: NodeId) -> MergeItem {
         let trees = &self.trees;
         let base = self.version_on(trees.base, trees.base_inode(id), |inode| trees.id_in_base(inode));
-        let child = self.version_on(trees.child, trees.child_inode(id), |inode| trees.id_in_child(inode));
+        let mut child = self.version_on(trees.child, trees.child_inode(id), |inode| trees.id_in_child(inode));
+        if let (Some(guard), Some(base), Some(child)) = (self.guard, &base, &mut child)
+            && guard.is_mode_of_pull(trees, &base.node, &child.node)
+        {
+            // So it counts as unchanged, and contradicts nothing that the parent did.
+            Arc::make_mut(&mut child.node).mode = base.node.mode;
+        }
         let parent = match trees.parent_is_base() {
             // A parent that has nothing new has the version of the base, which need not be looked up again.
             true => base.clone(),
