@@ -249,3 +249,25 @@ fn a_mode_that_the_owner_of_a_file_gave_it_in_the_branch_is_merged() {
     let plan = merged(&base, &branch, &base, Strategy::ChildWins, GuardScope::Plan);
     assert_eq!(file(&plan.tree, "a"), (BEA, BEA, 0o600, "bea's".into()));
 }
+
+#[test]
+fn a_unit_that_a_pull_closed_is_whole_and_unchanged() {
+    let mut base = TestFiles::new();
+    base.mkdir("d").mkdir("d/in");
+    set(&mut base, "d", 0, 0o755);
+    set(&mut base, "d/in", 0, 0o755);
+    let (mut own, mut parent) = (fork(&base), base.later(200));
+    own.mv("d/in", "out");
+    set(&mut parent, "d", 0, 0o700);
+    let db = |text: &str| format!("SQLite format 3\0{text}");
+    write(&mut parent, "d/in/m.db", &db("secret"), 0, 0o644);
+    write(&mut parent, "d/in/m.db-wal", "log", 0, 0o644);
+    let branch = pulled(&base, &parent, &own);
+    assert_eq!(file(&branch.tree, "out/m.db"), (0, 0, 0o600, db("secret")));
+    assert_eq!(file(&branch.tree, "out/m.db-wal"), (0, 0, 0o600, "log".into()));
+    let mut later = parent.later(10);
+    later.write("d/in/m.db", &db("more"));
+    let back = merged(&parent, &branch, &later, Strategy::Manual, GuardScope::Plan);
+    assert!(back.units.is_empty() && back.tree.resolve(b"out").is_err());
+    assert_eq!(file(&back.tree, "d/in/m.db"), (0, 0, 0o644, db("more")));
+}

@@ -14,6 +14,8 @@ pub(super) struct MemberDifference {
     pub new: Option<u64>,
     /// Whether it tells a change; what a database makes anew at its opening does not.
     pub is_relevant: bool,
+    /// Whether both versions hold the same, with the same attributes, under another mode.
+    pub is_of_mode_alone: bool,
 }
 
 /// A unit in one tree; without a root it is not there.
@@ -41,7 +43,8 @@ pub(super) fn diff_members(old: UnitVersion<'_, '_>, new: UnitVersion<'_, '_>) -
         if !is_same_node(one, other) {
             // The root has no name here, and always counts.
             let is_relevant = name.is_empty() || !(is_irrelevant(old, before) && is_irrelevant(new, after));
-            found.push(MemberDifference { old: before, new: after, is_relevant });
+            let is_of_mode_alone = one.zip(other).is_some_and(|(one, other)| holds_same(one, other));
+            found.push(MemberDifference { old: before, new: after, is_relevant, is_of_mode_alone });
         }
         let inside = |(finder, root): UnitVersion<'_, '_>, inode: Option<u64>| -> Vec<(Vec<u8>, u64)> {
             let (Some(root), Some(inode)) = (root, inode) else { return Vec::new() };
@@ -69,9 +72,11 @@ fn pair_by_name(
 /// Returns whether two nodes are alike, whatever is in them where they are directories.
 fn is_same_node(one: Option<&FileNode>, other: Option<&FileNode>) -> bool {
     match (one, other) {
-        (Some(one), Some(other)) => {
-            one.mode == other.mode && same_body(one, other) && user_xattrs(one).eq(user_xattrs(other))
-        }
+        (Some(one), Some(other)) => one.mode == other.mode && holds_same(one, other),
         (one, other) => one.is_none() && other.is_none(),
     }
+}
+
+fn holds_same(one: &FileNode, other: &FileNode) -> bool {
+    same_body(one, other) && user_xattrs(one).eq(user_xattrs(other))
 }

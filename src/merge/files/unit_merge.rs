@@ -192,7 +192,8 @@ impl<'a, 'b> UnitPlanner<'a, 'b> {
         plan: &mut UnitPlan,
     ) -> UnitOutcome {
         let [base, child, parent] = [0, 1, 2].map(|side| (&self.finders[side], versions[side]));
-        let (by_child, by_parent) = (diff_members(base, child), diff_members(base, parent));
+        let (mut by_child, by_parent) = (diff_members(base, child), diff_members(base, parent));
+        by_child.retain(|difference| !self.is_mode_of_pull(resolver, difference));
         let is_changed = |changes: &[MemberDifference], side: usize| {
             changes.iter().any(|change| change.is_relevant) || self.places(root, side) != self.places(root, 0)
         };
@@ -222,6 +223,14 @@ impl<'a, 'b> UnitPlanner<'a, 'b> {
         let decided = whole.decision;
         self.record_conflict(&between, whole, plan);
         if decided == Some(Side::Child) { UnitOutcome::Child } else { UnitOutcome::Parent }
+    }
+
+    /// Returns whether a member differs in the branch that is merged only in that a pull closed it there.
+    fn is_mode_of_pull(&self, resolver: &Resolver<'_>, difference: &MemberDifference) -> bool {
+        let (Some(guard), true) = (resolver.guard, difference.is_of_mode_alone) else { return false };
+        let base = difference.old.and_then(|inode| self.trees.base.node(inode).ok());
+        let child = difference.new.and_then(|inode| self.trees.child.node(inode).ok());
+        base.zip(child).is_some_and(|(base, child)| guard.is_mode_of_pull(self.trees, base, child))
     }
 
     /// Notes a conflict, the members that the sides have differently, and those of the side that loses, each with the
@@ -296,7 +305,8 @@ impl UnitPlan {
             // A unit that the child deleted has no root on either side, and so nothing that could have been torn.
             let result = child.and_then(|child| Some(UnitRoot { inode: editor.inode(root)?, ..child }));
             let differing = diff_members((&finders[0], child), (&finders[1], result));
-            if differing.iter().any(|difference| difference.is_relevant) {
+            // A member that has another mode alone is whole: the result keeps it closed to somebody.
+            if differing.iter().any(|difference| difference.is_relevant && !difference.is_of_mode_alone) {
                 torn.push(resolver.item(root).to_decision(None));
             }
         }
