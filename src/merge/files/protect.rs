@@ -1,13 +1,14 @@
 //! Keeps closed to the reader what a merge brings of files that were closed to them: owner, group and mode come along.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::apply::TreeEditor;
 use super::node_change::{NewBody, NodeChange, same_body, user_xattrs};
 use super::node_map::NodeId;
+use super::reader_guard::directories_upwards;
 use super::{GuardScope, ReaderGuard, Side};
-use crate::workspace::{Attrs, FileKind, FileName, FileNode, FileOp, TreeError};
+use crate::workspace::{Attrs, FileKind, FileName, FileNode, FileOp, Tree, TreeError};
 
 /// Bits with which a program runs with the rights of its owner or its group.
 pub(super) const SET_ID_BITS: u32 = 0o6000;
@@ -170,7 +171,7 @@ impl TreeEditor<'_, '_> {
             };
             let opens = asks_for_mode && sets_more_bits(change, own) && guard.shuts_out(parent, own);
             let may_leave = !change.add.is_empty() && guard.scope != GuardScope::Files;
-            let leaves = may_leave && guard.is_out_of_reach(parent, own);
+            let leaves = may_leave && guard.is_out_of_reach(parent, own) && self.leaves_closed(change, own, guard);
             if !(opens || leaves) || self.is_taken_whole(change, own) {
                 continue;
             }
@@ -183,6 +184,41 @@ impl TreeEditor<'_, '_> {
             }
             let decision = self.resolver.item(change.id).to_decision(Some(Side::Parent));
             self.resolver.record_decision(decision);
+        }
+    }
+
+    /// Returns whether a new place of something is outside of a closed directory in which the parent has it. It has to be within
+    /// on both sides: a directory on the way may move out in the child, with what the parent holds there, too.
+    fn leaves_closed(&self, change: &NodeChange, own: &FileNode, guard: ReaderGuard) -> bool {
+        let trees = &self.resolver.trees;
+        let directories: BTreeSet<u64> = own.names().map(|(directory, _)| directory).collect();
+        let left = directories.into_iter().flat_map(|directory| guard.closed_directories(trees.parent, directory));
+        let left: BTreeSet<u64> = left.collect();
+        let in_child = left.iter().map(|inode| trees.child_inode(trees.id_in_parent(*inode)?));
+        let Some(left_in_child) = in_child.collect::<Option<BTreeSet<u64>>>() else { return true };
+        let is_within = |tree: &Tree, directory: Option<u64>, closed: &BTreeSet<u64>| {
+            let above = directory.map(|directory| directories_upwards(tree, directory)).unwrap_or_default();
+            closed.iter().all(|directory| above.contains(directory))
+        };
+        let stays = |directory: NodeId| {
+            is_within(trees.parent, self.directory_in_parent(directory), &left)
+                && is_within(trees.child, trees.child_inode(directory), &left_in_child)
+        };
+        let places: BTreeSet<NodeId> = change.add.iter().map(|(directory, _)| *directory).collect();
+        !places.into_iter().all(stays)
+    }
+
+    /// Returns the parent's inode of a directory, or of the first above it that the parent has.
+    fn directory_in_parent(&self, directory: NodeId) -> Option<u64> {
+        let trees = &self.resolver.trees;
+        let mut at = directory;
+        loop {
+            if let Some(inode) = trees.parent_inode(at) {
+                return Some(inode);
+            }
+            let node = self.child_node(at)?;
+            let (above, _) = node.names().next()?;
+            at = trees.id_in_child(above)?;
         }
     }
 

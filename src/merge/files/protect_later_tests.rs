@@ -271,3 +271,37 @@ fn a_unit_that_a_pull_closed_is_whole_and_unchanged() {
     assert!(back.units.is_empty() && back.tree.resolve(b"out").is_err());
     assert_eq!(file(&back.tree, "d/in/m.db"), (0, 0, 0o644, db("more")));
 }
+
+#[test]
+fn what_is_renamed_within_a_closed_folder_leaves_nothing() {
+    let mut base = TestFiles::new();
+    base.mkdir("d").mkdir("d/in").write("d/a", "known").write("d/b", "known").write("d/c", "known");
+    for (path, mode) in [("d", 0o755), ("d/in", 0o755), ("d/a", 0o644), ("d/b", 0o644), ("d/c", 0o644)] {
+        set(&mut base, path, 0, mode);
+    }
+    let (mut branch, mut parent) = (fork(&base), base.later(200));
+    branch.mv("d/a", "d/renamed").mkdir("d/made").mv("d/b", "d/made/b").mv("d/c", "c");
+    set(&mut parent, "d", 0, 0o700);
+    parent.write("d/a", "secret").write("d/b", "secret").write("d/c", "secret");
+    let plan = merged(&base, &branch, &parent, Strategy::ChildWins, GuardScope::Plan);
+    assert_eq!(["d/renamed", "d/made/b", "d/c"].map(|path| file(&plan.tree, path).3), ["secret"; 3]);
+    let told: Vec<_> = plan.conflicts().map(|conflict| (&conflict.path[..], conflict.decision)).collect();
+    assert_eq!(told, [(&b"c"[..], Some(Side::Parent))], "it alone would have left the folder");
+}
+
+/// The folder that moves holds what anybody knows, and in the branch a file takes that one's place.
+#[test]
+fn nothing_leaves_a_closed_folder_by_a_folder_that_moves_out_of_it() {
+    let mut base = TestFiles::new();
+    base.mkdir("d").mkdir("d/in").write("d/in/g", "known").write("d/f", "known");
+    for (path, mode) in [("d", 0o755), ("d/in", 0o755), ("d/in/g", 0o644), ("d/f", 0o644)] {
+        set(&mut base, path, 0, mode);
+    }
+    let (mut branch, mut parent) = (fork(&base), base.later(200));
+    branch.rm("d/in/g").mv("d/f", "d/in/g").mv("d/in", "out");
+    set(&mut parent, "d", 0, 0o700);
+    parent.write("d/f", "secret");
+    let plan = merged(&base, &branch, &parent, Strategy::ChildWins, GuardScope::Plan);
+    assert_eq!(file(&plan.tree, "d/f").3, "secret");
+    assert!(plan.tree.resolve(b"out/g").is_err());
+}
