@@ -242,13 +242,17 @@ impl TreeEditor<'_, '_> {
     }
 
     /// Returns whether a file of the parent becomes in all that can be read of it what the child's is; of a directory, whether it
-    /// holds the same.
+    /// holds the same, and something: an empty one may be closed for what is to come.
     fn is_taken_whole(&self, change: &NodeChange, own: &FileNode) -> bool {
         let Some(child) = self.child_node(change.id) else { return false };
         if own.kind() == FileKind::Directory {
             let trees = &self.resolver.trees;
-            let child = trees.child_inode(change.id).and_then(|inode| trees.child.node_hash(inode));
-            return child == trees.parent_inode(change.id).and_then(|inode| trees.parent.node_hash(inode));
+            let inodes = trees.child_inode(change.id).zip(trees.parent_inode(change.id));
+            return inodes.is_some_and(|(child, parent)| {
+                trees.child.node_hash(child) == trees.parent.node_hash(parent)
+                    || own.directory().is_some_and(|own| !own.is_empty())
+                        && same_entries((trees.child, child), (trees.parent, parent))
+            });
         }
         let same_content = match change.body {
             NewBody::Keep => same_body(own, &child),
@@ -300,4 +304,11 @@ impl TreeEditor<'_, '_> {
 /// Returns whether a change gives group or others bits of the mode that they have not yet.
 pub(super) fn sets_more_bits(change: &NodeChange, own: &FileNode) -> bool {
     change.mode.is_some_and(|mode| mode & !own.mode & 0o077 != 0)
+}
+
+/// Returns whether two directories hold the same, whatever their own modes.
+fn same_entries((one, of_one): (&Tree, u64), (other, of_other): (&Tree, u64)) -> bool {
+    let (Ok(first), Ok(second)) = (one.entries(of_one, None), other.entries(of_other, None)) else { return false };
+    let first = first.map(|(name, inode)| (name, one.node_hash(inode)));
+    first.eq(second.map(|(name, inode)| (name, other.node_hash(inode))))
 }

@@ -305,3 +305,29 @@ fn nothing_leaves_a_closed_folder_by_a_folder_that_moves_out_of_it() {
     assert_eq!(file(&plan.tree, "d/f").3, "secret");
     assert!(plan.tree.resolve(b"out/g").is_err());
 }
+
+#[test]
+fn a_folder_is_opened_by_a_merge_whose_branch_holds_the_same_in_it() {
+    for (text, mode, told) in [(Some("known"), 0o755, 0), (Some("secret"), 0o700, 1), (None, 0o700, 1)] {
+        let mut base = TestFiles::new();
+        base.mkdir("d");
+        set(&mut base, "d", 0, 0o700);
+        if text.is_some() {
+            write(&mut base, "d/a", "known", 0, 0o644);
+        }
+        let (mut branch, mut parent) = (fork(&base), base.later(200));
+        if let Some(text) = text {
+            branch.rm("d/a");
+            parent.write("d/a", text);
+        }
+        branch.rmdir("d").mkdir("d");
+        set(&mut branch, "d", ANN, 0o755);
+        if text.is_some() {
+            write(&mut branch, "d/a", "known", ANN, 0o644);
+        }
+        let plan = merged(&base, &branch, &parent, Strategy::ChildWins, GuardScope::Plan);
+        assert_eq!(directory(&plan.tree, "d"), (0, 0, mode), "{text:?}");
+        let conflicts = plan.conflicts().filter(|conflict| conflict.decision == Some(Side::Parent));
+        assert_eq!(conflicts.count(), told, "{text:?}");
+    }
+}
