@@ -99,7 +99,9 @@ impl Detail {
         if let Some(merge) = &self.merge {
             put(out, format_args!(",\"child_head\":\"{}\"", merge.child_head));
         }
-        if self.strategy.is_some() {
+        // Of merges also where there are none.
+        let is_rollback = op == EntryOp::Rollback && !self.conflicts.is_empty();
+        if self.strategy.is_some() || is_rollback {
             let conflicts: Value = self.conflicts.iter().map(Decision::to_json).collect();
             put(out, format_args!(",\"conflicts\":{conflicts}"));
         }

@@ -303,20 +303,36 @@ pub struct RollbackOutcome {
     pub files: TreePatch,
     /// What is done to the files of its base, with nodes of the checkpoint's base.
     pub base: TreePatch,
+    /// What does not go back, or was closed for what did, in order of paths.
+    pub decisions: Vec<StoredDecision>,
 }
 
 impl RollbackOutcome {
-    /// Appends the stored bytes: head, count and the two patches.
+    /// Appends the stored bytes: head, count and the two patches, and behind them the decisions where there are some.
     pub fn write(&self, out: &mut Writer) {
         out.hash(&self.head).number(self.count);
         self.files.write(out);
         self.base.write(out);
+        if !self.decisions.is_empty() {
+            out.number(self.decisions.len() as u64);
+            self.decisions.iter().for_each(|decision| decision.write(out));
+        }
     }
 
-    /// Reads stored bytes. [`CodecError::Code`] for a change of files that this version does not know.
+    /// Reads stored bytes, which are all that is left of the input. [`CodecError::Code`] for a change of files that this
+    /// version does not know, [`CodecError::Number`] for a count of no decisions.
     pub fn read(input: &mut Reader<'_>) -> Result<RollbackOutcome, CodecError> {
         let (head, count) = (input.hash()?, input.number()?);
-        Ok(RollbackOutcome { head, count, files: TreePatch::read(input)?, base: TreePatch::read(input)? })
+        let (files, base) = (TreePatch::read(input)?, TreePatch::read(input)?);
+        let mut decisions = Vec::new();
+        if !input.is_empty() {
+            let length = input.length()?;
+            decisions = (0..length).map(|_| StoredDecision::read(input)).collect::<Result<_, _>>()?;
+            if decisions.is_empty() {
+                return Err(CodecError::Number);
+            }
+        }
+        Ok(RollbackOutcome { head, count, files, base, decisions })
     }
 }
 
@@ -339,7 +355,7 @@ pub mod samples {
         TreePatch { next_inode: 300, writes: true, changes }
     }
 
-    fn decision(code: u8) -> StoredDecision {
+    pub fn decision(code: u8) -> StoredDecision {
         let hash = Some(Hash([code; 32]));
         let lost = vec![LostPart::new(Side::Parent, "a line".into())];
         let decision = Decision { id: "files/a".into(), parent: hash, lost, ..Decision::default() };
@@ -367,8 +383,8 @@ pub mod samples {
         }
     }
 
-    pub fn rollback() -> RollbackOutcome {
-        RollbackOutcome { head: Hash([9; 32]), count: 3, files: patch(), base: patch() }
+    pub fn rollback(decisions: Vec<StoredDecision>) -> RollbackOutcome {
+        RollbackOutcome { head: Hash([9; 32]), count: 3, files: patch(), base: patch(), decisions }
     }
 }
 

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
+use super::file_decisions::shown_decision;
 use super::merge_budget::PlanError;
 use super::merge_plan::MergeContext;
 use crate::branch::{BranchVersion, differences_at_most};
-use crate::lineage::{Counts, Detail, EntryOp};
+use crate::lineage::{Counts, Decision, Detail, EntryOp};
 use crate::memory::catalog::CatalogChange;
 use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, ResolvedSource, StateSource};
 use crate::memory::command::log_record::{Command, CommandSpec, LogRecord, read_texts, write_texts};
-use crate::memory::command::merge_outcome::RollbackOutcome;
+use crate::memory::command::merge_outcome::{RollbackOutcome, StoredDecision};
+use crate::memory::command::merge_verb::MergeVerb;
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::storage::trees::tree_error;
 use crate::memory::{Error, MergeError};
-use crate::merge::files::{FileMerge, GuardScope, MergeTrees, ReaderGuard, Rules, plan_files, unit_paths};
+use crate::merge::files::{FileMerge, FilePlan, GuardScope, MergeTrees, ReaderGuard, Rules, plan_files, unit_paths};
 use crate::object::{CodecError, Reader, Time, Writer};
 use crate::workspace::{Tree, TreePatch};
 
@@ -99,6 +101,8 @@ pub struct RollbackPlan {
     /// The base that the branch gets back, where it had another one: a merge then deletes nothing that a pull had brought.
     base: Option<Arc<BranchVersion>>,
     counts: Counts,
+    /// What of some files does not go back, or was closed for what did.
+    decisions: Vec<Decision>,
     /// When it was worked out; records that go count as deleted at this moment.
     pub time: Time,
 }
@@ -117,17 +121,18 @@ impl RollbackPlan {
         let branch = context.catalog.branch_ref(branch)?;
         let ResolvedSource { state: wanted, base: wanted_base, source_seq, .. } =
             context.catalog.resolve_source(branch, source)?;
-        let (state, base, counts, files) = match patterns {
+        let (state, base, counts, files, decisions) = match patterns {
             None => {
                 let (state, counts) = restore_whole(branch, &wanted, context.time, limit)?;
-                (state, Some(wanted_base), counts, None)
+                (state, Some(wanted_base), counts, None, Vec::new())
             }
             // Only files at the patterns go back, in the state and in the base, and all else stays.
             Some(patterns) => {
-                let wanted = [wanted.files(), wanted_base.files()];
-                let (state, base, outcome) = restore_files(context, branch, wanted, patterns, limit)?;
+                let trees = [wanted.files(), wanted_base.files()];
+                let (state, base, outcome) = restore_files(context, branch, trees, patterns, limit)?;
                 let counts = Counts { files: outcome.count, ..Counts::default() };
-                (state, base, counts, Some((patterns.to_vec(), Arc::new(outcome))))
+                let decisions = recorded_decisions(&outcome, branch, wanted.files())?;
+                (state, base, counts, Some((patterns.to_vec(), Arc::new(outcome))), decisions)
             }
         };
         Ok(RollbackPlan {
@@ -139,12 +144,13 @@ impl RollbackPlan {
             files,
             state,
             counts,
+            decisions,
             time: context.time,
         })
     }
 
     /// Applies the outcome of a rollback of files from the log. [`Error::NoCheckpoint`] or [`Error::NotKept`] if its
-    /// source is not there.
+    /// source is not there, kind `Damaged` if a file is not on which it decided.
     pub fn replay(
         context: MergeContext<'_>,
         branch: BranchId,
@@ -171,6 +177,7 @@ impl RollbackPlan {
             files: Some((patterns.to_vec(), outcome.clone())),
             state,
             counts: Counts { files: outcome.count, ..Counts::default() },
+            decisions: recorded_decisions(outcome, branch, wanted.files())?,
             time: context.time,
         })
     }
@@ -211,7 +218,8 @@ impl RollbackPlan {
     pub fn prepare(&self, catalog: &Catalog, log_record: &LogRecord) -> Result<PreparedCommand, Error> {
         let branch = catalog.branch(self.branch.id)?;
         let text = self.files.as_ref().map(|(patterns, _)| patterns.join(" ").into());
-        let detail = Detail { label: self.source.label().cloned(), text, ..Detail::default() };
+        let (label, conflicts) = (self.source.label().cloned(), self.decisions.clone());
+        let detail = Detail { label, text, conflicts, ..Detail::default() };
         let mut prepared = prepare_on_branch(catalog, log_record, branch, EntryOp::Rollback).with_detail(detail);
         prepared.counts = self.counts;
         let mut prepared = prepared.with_state(self.state.clone());
@@ -259,6 +267,13 @@ fn with_base_files(branch: &Branch, patch: &TreePatch, files: Tree) -> Option<Ar
     (!patch.changes.is_empty()).then(|| Arc::new(base))
 }
 
+/// Returns the decisions of an outcome; kind `Damaged` if a file is not there that one is about.
+fn recorded_decisions(outcome: &RollbackOutcome, branch: &Branch, wanted: &Tree) -> Result<Vec<Decision>, Error> {
+    let own = branch.state.files();
+    let missing = || Error::damaged("a file that a rollback decided on is not at its path".to_owned());
+    outcome.decisions.iter().map(|decision| decision.decision([own, wanted, own]).ok_or_else(missing)).collect()
+}
+
 /// Returns the state of a branch with the files at the patterns as another state has them, the base with the same files
 /// as the base of that state, and what is done to both.
 ///
@@ -285,18 +300,21 @@ fn restore_files(
         guard: ReaderGuard::new(branch.uid, GuardScope::EarlierFiles),
         ..FileMerge::fast_forward(&rules, context.packs, limit, context.time)
     };
-    // With its own tree as the base there are no conflicts: whatever differs is taken from the wanted tree.
-    let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, u64), PlanError> {
+    // With its own tree as the base whatever differs is taken from the wanted tree, but for what stays closed or has no place.
+    let back = |own: &Tree, wanted: &Tree| -> Result<(Tree, TreePatch, FilePlan), PlanError> {
         let plan = plan_files(MergeTrees { base: own, child: wanted, parent: own }, &file_merge)?;
         let (tree, patch) = plan.without_removed(context.time, context.packs)?;
-        Ok((tree, patch, plan.changed_files))
+        Ok((tree, patch, plan))
     };
-    let (tree, files, count) = back(branch.state.files(), wanted)?;
+    let own = branch.state.files();
+    let (tree, files, plan) = back(own, wanted)?;
+    let stored = |item| StoredDecision::new(&shown_decision(item, MergeVerb::Merge), [own, wanted, own]);
+    let decisions = plan.conflicts().map(stored).collect();
     let mut state = BranchVersion::clone(&branch.state);
     state.set_files(tree);
     let (tree, base, _) = back(branch.base.files(), wanted_base)?;
     let new_base = with_base_files(branch, &base, tree);
-    let outcome = RollbackOutcome { head: state.head(), count, files, base };
+    let outcome = RollbackOutcome { head: state.head(), count: plan.changed_files, files, base, decisions };
     Ok((state, new_base, outcome))
 }
 
@@ -354,8 +372,8 @@ mod tests {
     use super::*;
     use crate::disk::{Disk, ForgetfulDisk};
     use crate::memory::{
-        Actor, Environment, FILES_ROOT, FileName, FileOp, Memory, NewInode, OpenMode, RecordEdit, RecordInput,
-        VerifyOptions, View, verify_on,
+        Actor, Environment, FILES_ROOT, FileName, FileOp, ForkOptions, Memory, NewInode, OpenMode, RecordEdit,
+        RecordInput, VerifyOptions, View, verify_on,
     };
 
     fn who() -> Actor {
@@ -384,7 +402,13 @@ mod tests {
         let (branch, source) = (main, StateSource::Checkpoint("v1".into()));
         let mut writer = memory.writer_for(&who(), &[Some(main)]).unwrap();
         let head = memory.catalog().branch(main).unwrap().state.head();
-        let outcome = RollbackOutcome { head, count: 0, files: TreePatch::default(), base: TreePatch::default() };
+        let outcome = RollbackOutcome {
+            head,
+            count: 0,
+            files: TreePatch::default(),
+            base: TreePatch::default(),
+            decisions: Vec::new(),
+        };
         let (patterns, outcome) = (vec!["files/a".into()], Arc::new(outcome));
         memory.execute(&mut writer, 0, RollBackBranch { branch, source, files: Some((patterns, outcome)) }).unwrap();
         drop(writer);
@@ -394,6 +418,43 @@ mod tests {
         let cut = Arc::new(disk.power_cut_keep_all());
         let again = Memory::open_on(cut, OpenMode::Existing, None, Environment::real(who())).unwrap();
         assert_eq!(file_text(&again, main), b"behind");
+    }
+
+    /// A folder of the branch's owner is taken from them for what comes back into it.
+    #[test]
+    fn an_entry_of_a_rollback_of_files_tells_what_was_closed_for_them() {
+        let disk = ForgetfulDisk::new();
+        let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, Environment::real(who())).unwrap();
+        let (main, name) = (memory.root("main").unwrap(), |name: &str| FileName::new(name.as_bytes()).unwrap());
+        let make = |branch: BranchId, parent: u64, named: &str, (make, mode, uid): (NewInode, u32, u32)| {
+            let op = FileOp::Create { parent, name: name(named), make, mode, uid, gid: uid };
+            memory.edit(&who(), branch, op).unwrap().inode
+        };
+        let options = ForkOptions { owner: Some(1000), ..ForkOptions::default() };
+        let folder = make(main, FILES_ROOT, "d", (NewInode::Directory, 0o700, 0));
+        make(main, folder, "s", (NewInode::File, 0o644, 0));
+        let ann = memory.fork_with(&who(), main, "ann", options).unwrap();
+        memory.checkpoint(&who(), ann, "v1", None).unwrap();
+        memory.edit(&who(), ann, FileOp::Unlink { parent: folder, name: name("s"), keep: false }).unwrap();
+        memory.edit(&who(), ann, FileOp::Rmdir { parent: FILES_ROOT, name: name("d"), keep: false }).unwrap();
+        make(ann, FILES_ROOT, "d", (NewInode::Directory, 0o755, 1000));
+        memory.rollback_files(&who(), ann, "v1", &["files/d/s".into()]).unwrap();
+        memory.sync().unwrap();
+        let seq = memory.last_seq();
+        let told = |memory: &Memory| {
+            let tree = memory.files(&View::Branch(ann)).unwrap();
+            let node = tree.node(tree.resolve(b"d").unwrap()).unwrap();
+            assert_eq!((tree.owner(node), node.mode), (0, 0o700));
+            memory.history_reader().entry(seq).unwrap()
+        };
+        let signed = told(&memory);
+        assert_eq!(signed.entry.op, EntryOp::Rollback);
+        let conflicts = &signed.entry.detail.conflicts;
+        assert_eq!(conflicts.iter().map(|conflict| &*conflict.id).collect::<Vec<_>>(), ["files/d"]);
+        assert!(signed.to_line().contains("\"conflicts\":[{"), "{}", signed.to_line());
+        let cut = Arc::new(disk.power_cut_keep_all());
+        let again = Memory::open_on(cut, OpenMode::Existing, None, Environment::real(who())).unwrap();
+        assert_eq!(told(&again), signed, "it is replayed");
     }
 
     /// What is rolled back to, and what is replaced, must be what the plan looked at.

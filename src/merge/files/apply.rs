@@ -383,8 +383,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
         self.apply(FileOp::Write { inode, offset: 0, bytes: bytes.to_vec().into() }).map(drop)
     }
 
-    /// Gives a file these attributes and takes all others away.
-    /// Fails as [`TreeEditor::apply`].
+    /// Gives a file these attributes and takes all others away. Fails like [`TreeEditor::apply`].
     pub(super) fn set_xattrs(&mut self, inode: u64, wanted: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), TreeError> {
         let node = self.tree.node(inode)?.clone();
         for (name, _) in node.xattrs().filter(|(name, _)| !wanted.contains_key(*name)) {

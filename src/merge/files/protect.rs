@@ -33,10 +33,10 @@ impl TreeEditor<'_, '_> {
         guard.shuts_out(self.resolver.trees.child, &node).then_some(node)
     }
 
-    /// Puts a copy of the child's file in the place of one that the reader may have open, so that no handle shows them the
-    /// content that comes where they could not get at that; returns the inode to change. A file that this merge closes is
-    /// renewed at once, so that one which was closed to them, and is as it came, can stay the same file.
-    /// Fails as [`TreeEditor::apply`].
+    /// Puts a copy of the child's file in the place of one that the reader may have open, so that no handle shows them
+    /// the content that comes where they could not get at that; returns the inode to change. A file that this merge
+    /// closes is renewed at once, so that one which was closed to them, and is as it came, can stay the same file.
+    /// Fails like [`TreeEditor::apply`].
     pub(super) fn renew(&mut self, change: &NodeChange, inode: u64) -> Result<u64, TreeError> {
         let (Some(guard), Some(source)) = (self.receiving_guard(), self.child_node(change.id)) else {
             return Ok(inode);
@@ -117,8 +117,7 @@ impl TreeEditor<'_, '_> {
         self.protect(inode, uid, before.gid, change.mode.unwrap_or(before.mode))
     }
 
-    /// Gives a file or directory owner, group and mode, where it has others.
-    /// Fails as [`TreeEditor::apply`].
+    /// Gives a file or directory owner, group and mode, where it has others. Fails like [`TreeEditor::apply`].
     pub(super) fn protect(&mut self, inode: u64, uid: u32, gid: u32, mode: u32) -> Result<(), TreeError> {
         let node = self.tree.node(inode)?;
         if (self.tree.owner(node), node.gid, node.mode) == (uid, gid, mode) {
@@ -284,9 +283,8 @@ impl TreeEditor<'_, '_> {
         Ok(())
     }
 
-    /// Puts a copy in the place of a file of the parent that the reader may have open and that is about to be closed, where it
-    /// holds what the child's does.
-    /// Fails as [`TreeEditor::apply`].
+    /// Puts a copy in the place of a file of the parent that the reader may have open and that is about to be closed,
+    /// where it holds what the child's does. Fails like [`TreeEditor::apply`].
     pub(super) fn renew_closed(&mut self, id: NodeId, inode: u64) -> Result<u64, TreeError> {
         let (Some(guard), Some(source)) = (self.receiving_guard(), self.child_node(id)) else { return Ok(inode) };
         let (node, is_parents) = (self.tree.node(inode)?, self.resolver.trees.parent_inode(id) == Some(inode));

@@ -13,10 +13,10 @@ use crate::workspace::{FileKind, FileNode, TreeDifference, TreeError};
 type Protection = (u32, u32, u32);
 
 impl TreeEditor<'_, '_> {
-    /// Closes what is out of the reader's reach by its directories alone and that the giver has closed by its own mode, in
-    /// another place, or no longer: those directories may be opened by this merge, or by a later one, which meets nothing of
-    /// it. `changes` are made, and `others` are differences of which the result may have nothing.
-    /// Fails as [`TreeEditor::apply`].
+    /// Closes what is out of the reader's reach by its directories alone and that the giver has closed by its own mode,
+    /// in another place, or no longer: those directories may be opened by this merge, or by a later one, which meets
+    /// nothing of it. `changes` are made, and `others` are differences of which the result may have nothing. Fails like
+    /// [`TreeEditor::apply`].
     pub(super) fn close_kept(
         &mut self,
         changes: &[NodeChange],

@@ -21,9 +21,8 @@ struct SettledDirectory {
 }
 
 impl TreeEditor<'_, '_> {
-    /// Closes the directories into which something comes that was below closed ones: the same directories get owner, group
-    /// and mode of those, and what does not lie below them is closed itself.
-    /// Fails as [`TreeEditor::apply`].
+    /// Closes the directories into which something comes that was below closed ones: the same directories get owner,
+    /// group and mode of those, and what does not lie below them is closed itself. Fails like [`TreeEditor::apply`].
     pub(super) fn close_places(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
         let Some(guard) = self.receiving_guard() else { return Ok(()) };
         let giver = self.resolver.trees.child;
@@ -78,8 +77,8 @@ impl TreeEditor<'_, '_> {
         own.is_some_and(|own| sets_more_bits(change, own) && guard.shuts_out(parent, own))
     }
 
-    /// Gives a directory of the result owner, group and mode that it has in the child; returns its inode, if it is there. Where the
-    /// parent's had another mode, or another owner who had made it, that is told as a conflict.
+    /// Gives a directory of the result owner, group and mode that it has in the child; returns its inode, if it is
+    /// there. If the parent's had another mode, or another owner who had made it, that is told as a conflict.
     fn close_directory(&mut self, directory: u64) -> Result<Option<u64>, TreeError> {
         let giver = self.resolver.trees.child;
         let Some(id) = self.resolver.trees.id_in_child(directory) else { return Ok(None) };
@@ -93,8 +92,7 @@ impl TreeEditor<'_, '_> {
         let is_taken_away = own.mode != source.mode || is_made_since && self.tree.owner(own) != uid;
         self.protect(inode, uid, source.gid, source.mode)?;
         if is_taken_away {
-            let decision = self.resolver.item(id).to_decision(Some(Side::Child));
-            self.resolver.record_decision(decision);
+            self.resolver.record_closing(id, Side::Child);
         }
         Ok(Some(inode))
     }
@@ -126,9 +124,9 @@ impl TreeEditor<'_, '_> {
         self.protect(inode, giver.owner(source), source.gid, mode)
     }
 
-    /// Decides on directories that are closed to the reader and that an earlier state has otherwise, or that may have been closed
-    /// for what goes now: those that hold what they held then are the reader's again, if they were, and others stay closed.
-    /// Fails as [`TreeEditor::apply`].
+    /// Decides on directories that are closed to the reader and that an earlier state has otherwise, or that may have
+    /// been closed for what goes now: those that hold what they held then are the reader's again, if they were, and
+    /// others stay closed. Fails like [`TreeEditor::apply`].
     pub(super) fn settle_directories(&mut self, changes: &[NodeChange]) -> Result<(), TreeError> {
         let Some(guard) = self.guard.filter(|guard| guard.scope == GuardScope::EarlierFiles) else { return Ok(()) };
         let modes = changes.iter().filter(|change| !change.is_new && change.mode.is_some());
@@ -146,8 +144,7 @@ impl TreeEditor<'_, '_> {
                 self.protect(inode, uid, gid, mode)?;
             }
             if is_held_back {
-                let decision = self.resolver.item(id).to_decision(Some(Side::Parent));
-                self.resolver.record_decision(decision);
+                self.resolver.record_closing(id, Side::Parent);
             }
         }
         Ok(())

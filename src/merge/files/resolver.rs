@@ -161,6 +161,17 @@ impl<'a> Resolver<'a> {
         self.both_changed.push(decision);
     }
 
+    /// Adds a decision on a directory that was closed, or stays so. It may stand where a rule lets nothing merge.
+    pub(super) fn record_closing(&mut self, id: NodeId, side: Side) {
+        let trees = &self.trees;
+        let base = (trees.base, trees.base_inode(id));
+        let child = (trees.child, trees.child_inode(id));
+        let parent = (trees.parent, trees.parent_inode(id));
+        let path = [child, parent, base].into_iter().find_map(|(tree, inode)| tree.path(inode?)).unwrap_or_default();
+        let [base, child, parent] = [base, child, parent].map(|(tree, inode)| tree.node_hash(inode?));
+        self.record_decision(FileDecision { path, base, child, parent, decision: Some(side) });
+    }
+
     /// Merges content, attributes and places, each for itself.
     fn merge_node(
         &mut self,

@@ -110,8 +110,10 @@ fn commands_on_records_and_branches_read_back() {
     ];
     agents.into_iter().chain(rest).for_each(|state| round_trip(ImportBranch::new(branch, state)));
     round_trip(CommitFiles { branch, count: 12, paths: vec!["files/a".into()] });
-    let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback()));
-    round_trip(RollBackBranch { branch, source: sources[1].clone(), files: Some((patterns, outcome)) });
+    for decisions in [vec![], vec![samples::decision(1)]] {
+        let (patterns, outcome) = (vec![name.clone(), "b".into()], Arc::new(samples::rollback(decisions)));
+        round_trip(RollBackBranch { branch, source: sources[1].clone(), files: Some((patterns, outcome)) });
+    }
     round_trip(RegisterUser { name });
     let selection =
         PurgeSelection { items: vec!["a".into()], records: vec![Hash([2; 32])], ..PurgeSelection::default() };
