@@ -267,6 +267,38 @@ fn undo_takes_the_callers_own_newest_and_redo_gives_it_back() {
     rig.reopened().end();
 }
 
+/// A change that was redone has two entries that put it there, and counts once.
+#[test]
+fn undo_of_the_last_n_is_undo_n_times_also_behind_a_redo() {
+    let changed_and_redone = || {
+        let rig = Rig::new();
+        for id in ["a", "b", "c"] {
+            rig.set(rig.main, id, "one");
+        }
+        rig.undo(rig.main).unwrap();
+        rig.redo(rig.main).unwrap();
+        assert_eq!(rig.texts(rig.main), ["a=one", "b=one", "c=one"]);
+        rig
+    };
+    let once = changed_and_redone();
+    let result = once.memory.undo(&who(), once.main, RevertVerb::Undo, 2, false).unwrap();
+    assert_eq!((once.texts(once.main), result.reverted.len()), (vec!["a=one".into()], 2));
+    let twice = changed_and_redone();
+    twice.undo(twice.main).unwrap();
+    twice.undo(twice.main).unwrap();
+    assert_eq!(twice.head(twice.main), once.head(once.main));
+    // A revert of a change stands before it, too: both count, as the first undo puts the change there again.
+    let reverted = Rig::new();
+    reverted.set(reverted.main, "a", "one");
+    let change = reverted.set(reverted.main, "b", "one");
+    reverted.revert(reverted.main, change).unwrap();
+    reverted.memory.undo(&who(), reverted.main, RevertVerb::Undo, 2, false).unwrap();
+    assert_eq!(reverted.texts(reverted.main), ["a=one"]);
+    for rig in [once, twice, reverted] {
+        rig.reopened().end();
+    }
+}
+
 #[test]
 fn deletions_soon_after_each_other_are_undone_together() {
     let rig = Rig::new();

@@ -110,10 +110,12 @@ impl<'a> UndoSearch<'a> {
         {
             let mut first = last.clone();
             let is_done = self.is_taken_back(&last.entry);
+            let is_target = !is_done && self.is_target(&last.entry, verb);
             // Before the next change is looked at: walking from the newest, a revert is met before what it took back.
-            self.note_revert(&last.entry, is_done);
+            // One that is taken back, or will be, takes nothing back: what follows is searched as behind its end.
+            self.note_revert(&last.entry, is_done || is_target);
             at += 1;
-            if is_done || !self.is_target(&last.entry, verb) {
+            if !is_target {
                 continue;
             }
             while self.is_grouped_with(&before.entry, &first.entry)?
@@ -147,7 +149,7 @@ impl<'a> UndoSearch<'a> {
         self.taken_back.iter().any(|(first, last)| (*first..=*last).contains(&entry.seq))
     }
 
-    /// Notes which entries a revert took back, unless that was taken back itself.
+    /// Notes which entries a revert took back, unless that is taken back itself.
     fn note_revert(&mut self, entry: &Entry, is_taken_back: bool) {
         if entry.op == EntryOp::Revert && !is_taken_back {
             self.taken_back.extend(entry.detail.label.as_deref().and_then(RevertedEntries::parse_label));
