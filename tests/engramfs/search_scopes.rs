@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, Kind, Memory, Query, RecordEdit, Setting, SharedLogEntryInput, View};
+use engramfs::memory::{BranchId, Kind, Memory, MergeVerb, Query, RecordEdit, Setting, SharedLogEntryInput, View};
 use serde_json::{Value, json};
 
 use crate::files::write;
@@ -79,6 +79,36 @@ fn a_small_place_with_a_weak_word_does_not_rank_above_right_answers() {
     let query = json!({ "text": "how rotate signing keys", "scope": ["branch", "other"] });
     let hits = ids(&memory, main, &query);
     assert!(hits.len() == 10 && hits.iter().all(|id| id.starts_with("m000")), "{hits:?}");
+}
+
+#[test]
+fn the_scope_of_a_closed_log_means_all_of_its_name() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let close_case = |text: &str| {
+        let case = memory.fork(&who(), main, "case", None).unwrap();
+        memory.set(&who(), case, Setting::Log, "own").unwrap();
+        memory.append_log(&who(), case, &[SharedLogEntryInput::parse(text).unwrap()]).unwrap();
+        memory.merge(&who(), case, MergeVerb::Merge, false).unwrap();
+    };
+    let found = |scope: &[&str]| {
+        let query = Query::parse(&json!({ "text": "needle", "scope": scope }).to_string()).unwrap();
+        let answer = memory.query(&View::Branch(main), &query).unwrap();
+        let mut hits: Vec<_> = answer.hits.into_iter().map(|hit| (hit.source.to_string(), hit.entry_id)).collect();
+        hits.sort_unstable();
+        hits
+    };
+    close_case("a needle");
+    assert_eq!(found(&["log:case"]), [("log:case".to_owned(), Some(1))]);
+    for _ in 0..2 {
+        close_case("another needle");
+    }
+    let names: Vec<String> = memory.closed_logs(main).unwrap().iter().map(|name| format!("log:{name}")).collect();
+    let mut all: Vec<_> = names.iter().map(|name| (name.clone(), Some(1))).collect();
+    all.sort_unstable();
+    assert_eq!((found(&["log:case"]), all.len()), (all.clone(), 3));
+    assert_eq!(found(&[names[0].as_str()]), [(names[0].clone(), Some(1))]);
+    assert_eq!(found(&[names[0].as_str(), "log:case"]), all, "none is found twice");
 }
 
 #[test]

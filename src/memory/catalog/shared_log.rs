@@ -161,15 +161,25 @@ impl Catalog {
         self.log_owner(branch)?.log.map(|log| self.branch(log)).transpose()
     }
 
+    /// Returns the closed logs that a name means in the log that a branch uses, each with its `NAME@SEQ`: by that the
+    /// one, by `NAME` all of branches that were called so, the latest last. Empty if there is none. Fails with
+    /// `Error::Gone` like [`Catalog::shared_log`].
+    pub fn closed_logs_named(&self, branch: &Branch, name: &str) -> Result<Vec<(Arc<str>, &Branch)>, Error> {
+        let closed = &self.log_owner(branch)?.closed_logs;
+        if let Some(log) = closed.get(name) {
+            return Ok(vec![(name.into(), self.branch(*log)?)]);
+        }
+        let ended = |known: &str| parse_closed_name(known).filter(|(branch, _)| *branch == name).map(|(_, seq)| seq);
+        let named = closed.iter().filter_map(|(known, log)| Some((ended(known)?, known.clone(), *log)));
+        let mut logs: Vec<(u64, Arc<str>, BranchId)> = named.collect();
+        logs.sort_unstable();
+        logs.into_iter().map(|(_, known, log)| Ok((known, self.branch(log)?))).collect()
+    }
+
     /// Returns a closed log in the log that a branch uses, by `NAME@SEQ`, or by `NAME` the latest one. `None` if no log
     /// has that name. Fails with `Error::Gone` like [`Catalog::shared_log`].
     pub fn closed_log(&self, branch: &Branch, name: &str) -> Result<Option<&Branch>, Error> {
-        let closed = &self.log_owner(branch)?.closed_logs;
-        let is_named = |known: &str| parse_closed_name(known).is_some_and(|(known, _)| known == name);
-        let ended = |known: &str| parse_closed_name(known).map(|(_, seq)| seq);
-        let latest = || closed.iter().filter(|(known, _)| is_named(known)).max_by_key(|(known, _)| ended(known));
-        let found = closed.get(name).or_else(|| latest().map(|(_, log)| log));
-        found.map(|log| self.branch(*log)).transpose()
+        Ok(self.closed_logs_named(branch, name)?.pop().map(|(_, log)| log))
     }
 
     /// Returns the branch that holds an entry which a purge of a branch names, once there is one. Fails with

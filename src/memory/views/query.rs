@@ -1,5 +1,6 @@
 //! Queries to a view.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::file_search::SearchableFiles;
@@ -79,7 +80,7 @@ impl Memory {
     ) -> Result<(SearchSource, Vec<SearchSource>), Error> {
         let (state, derived) = (resolved.state.clone(), status.vectors.clone());
         let asked = SearchSource { source: "branch".into(), state, derived, is_log: false };
-        let mut sources = Vec::new();
+        let (mut sources, mut closed_logs) = (Vec::new(), HashSet::new());
         for name in &query.scope {
             match name.as_str() {
                 "branch" => sources.insert(0, asked.clone()),
@@ -91,8 +92,18 @@ impl Memory {
                 // Scopes that hold no records add no source here.
                 "log" | "files" => {}
                 other if let Some(closed) = other.strip_prefix("log:") => {
-                    let log = catalog.closed_log(resolved.branch, closed)?.ok_or_else(|| unknown_scope(other))?;
-                    sources.push(log_source(other, log, status, false));
+                    let named = catalog.closed_logs_named(resolved.branch, closed)?;
+                    let is_one = named.len() == 1;
+                    if named.is_empty() {
+                        return Err(unknown_scope(other));
+                    }
+                    // A log that two names of the scope mean counts once, so that nothing is found twice.
+                    for (name, log) in named.into_iter().filter(|(_, log)| closed_logs.insert(log.id)) {
+                        // Entries of several logs have the same numbers.
+                        let full_name = format!("log:{name}");
+                        let source = if is_one { other } else { full_name.as_str() };
+                        sources.push(log_source(source, log, status, false));
+                    }
                 }
                 other => {
                     let root = catalog.roots.get(other).ok_or_else(|| unknown_scope(other))?;
