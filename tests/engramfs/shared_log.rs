@@ -457,6 +457,29 @@ fn a_page_asks_for_a_long_log_to_be_archived() {
 }
 
 #[test]
+fn an_entry_or_time_leaves_the_cursor_also_where_it_is_a_checkpoint() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    append(&memory, main, &["1", "2", "3"]);
+    memory.move_cursor(&who(), main, 1).unwrap();
+    memory.checkpoint(&who(), main, "one", None).unwrap();
+    let taken: Value = serde_json::from_str(memory.lineage_lines(main, false).unwrap().last().unwrap()).unwrap();
+    memory.move_cursor(&who(), main, 2).unwrap();
+    for name in [taken["seq"].to_string(), taken["time"].as_str().unwrap().to_owned()] {
+        memory.commit(&who(), main, vec![put("work", None, Some("done"))]).unwrap();
+        memory.rollback(&who(), main, &name).unwrap();
+        assert_eq!((memory.cursor(main).unwrap(), memory.snapshot(&View::Branch(main)).unwrap().count()), (2, 0));
+    }
+    let fork = memory.fork(&who(), main, "fork", Some(&taken["seq"].to_string())).unwrap();
+    memory.sync().unwrap();
+    let again = open(&disk.power_cut_keep_nothing()).unwrap();
+    assert_eq!([main, fork].map(|branch| again.cursor(branch).unwrap()), [2, 2], "replayed");
+    memory.rollback(&who(), main, "one").unwrap();
+    assert_eq!(memory.cursor(main).unwrap(), 1, "the label means the checkpoint");
+}
+
+#[test]
 fn a_rollback_to_an_entry_leaves_the_cursor_and_another_log_begins_at_0() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);

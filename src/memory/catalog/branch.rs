@@ -50,7 +50,8 @@ pub struct Checkpoint {
 pub enum StateSource {
     /// The checkpoint with that label, which the branch has to have.
     Checkpoint(Arc<str>),
-    /// What the branch was behind the entry with that number; `config/keep` may have let go of it.
+    /// What the branch was behind the entry with that number: a kept state, of which `config/keep` may have let go, or
+    /// the checkpoint that the entry took. Unlike by its label, that takes no cursor along.
     Entry(u64),
     /// The last state of a child that ended by that entry.
     Ended(u64),
@@ -64,7 +65,7 @@ pub struct ResolvedSource {
     pub base: Arc<BranchVersion>,
     /// The entry that took the checkpoint; of any other source the one behind which the branch had the state.
     pub source_seq: u64,
-    /// How far the branch had read the shared log; `None` if the state is not that of a checkpoint.
+    /// How far the branch had read the shared log; `None` if the source is not a checkpoint by its label.
     pub cursor: Option<SharedLogCursor>,
 }
 
@@ -303,6 +304,11 @@ impl Branch {
     /// Returns the checkpoint with that label, or [`Error::NoCheckpoint`].
     pub fn checkpoint(&self, label: &str) -> Result<&Checkpoint, Error> {
         self.checkpoints.get(label).ok_or_else(|| Error::NoCheckpoint(label.to_string()))
+    }
+
+    /// Returns the checkpoint that an entry took, with its label; `None` if that took none, or it was deleted.
+    pub fn checkpoint_at(&self, seq: u64) -> Option<(&Arc<str>, &Checkpoint)> {
+        self.checkpoints.iter().find(|(_, checkpoint)| checkpoint.seq == seq)
     }
 }
 

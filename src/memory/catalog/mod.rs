@@ -102,7 +102,14 @@ impl Catalog {
                 let (state, base) = (without_orphans(&branch.state), branch.base.clone());
                 Ok(ResolvedSource { state, base, source_seq: *entry, cursor: None })
             }
-            StateSource::Entry(entry) => self.retained_state(branch.id, branch.uid, *entry),
+            StateSource::Entry(entry) => match self.retained_state(branch.id, branch.uid, *entry) {
+                // The entry of a checkpoint gave the branch no other state, so that none is retained by its number.
+                Err(Error::NotKept(_)) if let Some((_, checkpoint)) = branch.checkpoint_at(*entry) => {
+                    let (state, base) = (checkpoint.state.clone(), checkpoint.base.clone());
+                    Ok(ResolvedSource { state, base, source_seq: *entry, cursor: None })
+                }
+                found => found,
+            },
             StateSource::Ended(entry) => {
                 let ended = self.retained.ended.get(entry).ok_or_else(|| Error::NotKept(entry.to_string()))?;
                 self.retained_state(ended.id, ended.uid, ended.last_entry)

@@ -14,8 +14,10 @@ use crate::object::Time;
 /// A state that a revision names: where it is taken from, and since when the branch had it.
 #[derive(Clone, Debug)]
 pub struct FoundState {
-    /// Where it is read from: a checkpoint of that entry if there is one, else its retained state.
+    /// Where it is read from: a checkpoint by its label only if the revision is that.
     pub source: StateSource,
+    /// The label of the checkpoint that has the state, also if the revision is its entry or a time; `None` if it is none.
+    pub checkpoint: Option<Arc<str>>,
     /// The entry that the revision leads to, behind which the branch had the state.
     entry: u64,
     time: Time,
@@ -24,8 +26,7 @@ pub struct FoundState {
 impl FoundState {
     /// Returns what the result of a verb says of it: `entry`, `time` and `checkpoint`, the label, null if it is none.
     pub fn to_json(&self) -> Value {
-        let label = self.source.label().map(|label| &**label);
-        json!({ "entry": self.entry, "time": self.time.to_string(), "checkpoint": label })
+        json!({ "entry": self.entry, "time": self.time.to_string(), "checkpoint": self.checkpoint.as_deref() })
     }
 }
 
@@ -39,8 +40,13 @@ impl Memory {
         let branch = &search.branch;
         // Labels first: one that reads as an entry or a time can't be given, so nothing else is hidden by this.
         if let Some(checkpoint) = branch.checkpoints.get(revision.label()) {
-            let source = StateSource::Checkpoint(revision.label().clone());
-            return Ok(FoundState { source, entry: checkpoint.seq, time: checkpoint.time });
+            let (label, entry, time) = (revision.label().clone(), checkpoint.seq, checkpoint.time);
+            return Ok(FoundState {
+                source: StateSource::Checkpoint(label.clone()),
+                checkpoint: Some(label),
+                entry,
+                time,
+            });
         }
         let Some(point) = revision.point() else { return Err(Error::NoCheckpoint(revision.to_string())) };
         let none = || Error::NoState(revision.to_string());
@@ -78,7 +84,7 @@ impl Memory {
         if kept.is_none_or(|kept| kept.key.1 != ended.last_entry) {
             return Err(Error::NotKept(name.to_owned()));
         }
-        Ok(FoundState { source: StateSource::Ended(*entry), entry: *entry, time: ended.ended })
+        Ok(FoundState { source: StateSource::Ended(*entry), checkpoint: None, entry: *entry, time: ended.ended })
     }
 }
 
@@ -193,7 +199,8 @@ impl<'a> StateSearch<'a> {
     }
 
     fn found(&self, kept: StateInfo, entry: u64) -> StateOutcome {
-        StateOutcome::Found(FoundState { source: StateSource::Entry(kept.key.1), entry, time: kept.time })
+        let source = StateSource::Entry(kept.key.1);
+        StateOutcome::Found(FoundState { source, checkpoint: None, entry, time: kept.time })
     }
 
     /// Returns the entry that gave the branch the state that it has behind an entry; `None` if that was moved out.
@@ -232,7 +239,8 @@ impl<'a> StateSearch<'a> {
     }
 
     fn checkpoint_at(&self, seq: u64) -> Option<FoundState> {
-        let (label, checkpoint) = self.branch.checkpoints.iter().find(|(_, checkpoint)| checkpoint.seq == seq)?;
-        Some(FoundState { source: StateSource::Checkpoint(label.clone()), entry: seq, time: checkpoint.time })
+        let (label, checkpoint) = self.branch.checkpoint_at(seq)?;
+        let (source, time) = (StateSource::Entry(seq), checkpoint.time);
+        Some(FoundState { source, checkpoint: Some(label.clone()), entry: seq, time })
     }
 }

@@ -223,10 +223,11 @@ impl Memory {
 
     /// Returns the view of a branch's state at a revision. Fails like [`Memory::find_state`].
     pub fn view_at(&self, branch: BranchId, revision: &Revision) -> Result<View, Error> {
-        Ok(match self.find_state(branch, revision)?.source {
-            StateSource::Checkpoint(label) => View::Checkpoint(branch, label),
-            StateSource::Entry(entry) => View::At(branch, entry),
-            StateSource::Ended(entry) => return Err(Error::NotKept(entry.to_string())),
+        let found = self.find_state(branch, revision)?;
+        Ok(match (found.checkpoint, found.source) {
+            (Some(label), _) | (None, StateSource::Checkpoint(label)) => View::Checkpoint(branch, label),
+            (None, StateSource::Entry(entry)) => View::At(branch, entry),
+            (None, StateSource::Ended(entry)) => return Err(Error::NotKept(entry.to_string())),
         })
     }
 
