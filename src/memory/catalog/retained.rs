@@ -451,9 +451,15 @@ impl RecentState {
 impl Catalog {
     /// Returns the name of the root branch above a branch, whether it lives or has ended; `None` if neither is known.
     pub fn root_name(&self, branch: BranchId) -> Option<&str> {
+        self.last_path(branch)?.split('/').next()
+    }
+
+    /// Returns the name path of a branch; of one that has ended the last that it had, `None` if that is not kept.
+    pub fn last_path(&self, branch: BranchId) -> Option<&str> {
         let live = self.branches.get(&branch).map(|branch| &*branch.path);
-        let path = live.or_else(|| self.retained.ended.values().find(|it| it.id == branch).map(|it| &*it.path))?;
-        path.split('/').next()
+        // The latest first, of which is asked soonest.
+        let mut ended = self.retained.ended.iter().rev().map(|(_, ended)| ended);
+        live.or_else(|| ended.find(|ended| ended.id == branch).map(|ended| &*ended.path))
     }
 }
 

@@ -99,7 +99,7 @@ pub(in crate::memory) enum EventValue<'a> {
 pub(in crate::memory) struct EventOrigin<'a> {
     /// When it was done.
     pub time: Time,
-    /// Name path of the branch; empty if it has ended.
+    /// Name path of the branch; the last one if it has ended, and empty if that is not kept any more.
     pub branch: &'a str,
     /// Its agent; empty for none.
     pub agent: &'a str,
@@ -235,16 +235,15 @@ impl Memory {
         self.event_lines(owner).lock().push(event, origin, about);
     }
 
-    /// Notes that signals of a log ended by themselves; the writer's lock is held.
-    pub(in crate::memory) fn note_ended_signals(&self, owner: LogOwner, before: &Signals, reason: &str, time: Time) {
+    /// Notes that signals of a log ended with the session of the branch at a path; the writer's lock is held.
+    fn note_ended_signals(&self, owner: LogOwner, before: &Signals, path: &str, time: Time) {
         let catalog = self.catalog().clone();
         // Asked after the swap of the catalog: what was there before and is not there now has ended.
         let Some(after) = catalog.branches.get(&owner.branch) else { return };
         for (key, signal) in before.iter().filter(|(key, _)| !after.signals.contains_key(&**key)) {
-            let Publisher { agent, uid, branch, .. } = &signal.publisher;
-            let branch = catalog.branches.get(branch).map_or("", |branch| &branch.path);
-            let origin = EventOrigin { time, branch, agent, uid: *uid };
-            self.note_event(owner, "cleared", &origin, EventSubject::Ended { key, reason });
+            let Publisher { agent, uid, .. } = &signal.publisher;
+            let origin = EventOrigin { time, branch: path, agent, uid: *uid };
+            self.note_event(owner, "cleared", &origin, EventSubject::Ended { key, reason: "session" });
         }
     }
 
@@ -304,7 +303,7 @@ impl Memory {
             _ => {}
         }
         if !matches!(event, Some(SharedEvent::Appended(..))) && !signals.is_empty() {
-            self.note_ended_signals(*owner, signals, "session", signed.time);
+            self.note_ended_signals(*owner, signals, path, signed.time);
         }
     }
 }
@@ -326,7 +325,7 @@ impl LogOwner {
 /// What was so before a command that those who share a log hear of.
 pub(in crate::memory) struct SharedEventContext {
     owner: LogOwner,
-    /// Name path of the branch that does something, which a merge ends.
+    /// Name path of the branch that does something, which a merge or discard ends.
     path: Arc<str>,
     /// Whether they hear of the command itself.
     is_announced: bool,

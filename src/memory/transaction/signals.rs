@@ -422,7 +422,7 @@ impl Memory {
         let is_removed = matches!(planned.event, SignalEvent::Cleared("removed" | "renamed"));
         let (branch, uid) = if is_removed { (via.id, who.uid) } else { (publisher.branch, publisher.uid) };
         let agent = if is_removed { labels(&catalog, via, who.uid)[0].clone() } else { publisher.agent.clone() };
-        let path = catalog.branches.get(&branch).map_or_else(|| "".into(), |branch| branch.path.clone());
+        let path: Arc<str> = catalog.last_path(branch).unwrap_or_default().into();
         drop(catalog);
         self.note_event(
             LogOwner::from_branch(owner),

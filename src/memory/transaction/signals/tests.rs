@@ -61,6 +61,38 @@ fn a_signal_of_a_session_ends_with_another_session_and_with_its_branch() {
     }
 }
 
+#[test]
+fn the_end_of_a_signal_names_its_branch_also_where_that_has_ended() {
+    let cleared = |memory: &Memory, main: BranchId| {
+        let events = String::from_utf8(memory.read_shared_events(main, 0, usize::MAX).unwrap()).unwrap();
+        let lines = events.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        lines.filter(|line| line["event"] == "cleared").map(|line| line["branch"].clone()).collect::<Vec<_>>()
+    };
+    for (merges, keep) in [(false, "30d"), (true, "30d"), (false, "0s")] {
+        let (memory, main) = memory();
+        let child = memory.fork(&who(), main, "child", None).unwrap();
+        memory.set(&who(), child, Setting::Keep, keep).unwrap();
+        memory.set(&who(), child, Setting::SignalScope, SESSION_SCOPE).unwrap();
+        memory.claim_signal(&who(), child, &"k".into(), 0o644).unwrap();
+        match merges {
+            true => drop(memory.merge(&who(), child, MergeVerb::Merge, false).unwrap()),
+            false => memory.discard(&who(), child).unwrap(),
+        }
+        assert_eq!(cleared(&memory, main), ["main/child"], "{merges} {keep}");
+    }
+    // What ends by itself is removed later.
+    let (memory, main) = memory();
+    let child = memory.fork(&who(), main, "child", None).unwrap();
+    memory.set(&who(), child, Setting::SignalTtl, LEASE_LIFETIME).unwrap();
+    let lease = memory.hold_lease(&who(), child).unwrap();
+    memory.claim_signal(&who(), child, &"k".into(), 0o644).unwrap();
+    memory.discard(&who(), child).unwrap();
+    drop(lease);
+    // Whoever has the key next, or the thread that looks for ended signals.
+    memory.claim_signal(&who(), main, &"k".into(), 0o644).unwrap();
+    assert_eq!(cleared(&memory, main), ["main/child"]);
+}
+
 /// Makes a signal that has ended and was not removed yet.
 fn ended_signal(memory: &Arc<Memory>, main: BranchId, key: &str) {
     memory.set(&who(), main, Setting::SignalTtl, LEASE_LIFETIME).unwrap();
