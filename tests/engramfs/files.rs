@@ -231,8 +231,8 @@ fn a_rollback_may_be_limited_to_files_at_some_paths() {
     assert_eq!(read(&memory, main, "other/c").unwrap(), "after");
     assert_eq!(crate::support::texts(&memory, &View::Branch(main)), [("r".to_owned(), "after".to_owned())]);
     let before = memory.status(&View::Branch(main)).unwrap()["head"].clone();
-    memory.rollback_files(&who(), main, "v1", &["files/none/**".to_owned()]).unwrap();
-    assert_eq!(memory.status(&View::Branch(main)).unwrap()["head"], before, "nothing matches");
+    let refused = memory.rollback_files(&who(), main, "v1", &["files/none/**".to_owned()]).unwrap_err();
+    assert_eq!((refused.code(), &memory.status(&View::Branch(main)).unwrap()["head"]), ("no_match", &before));
     write(&memory, main, "notes/deep/b", "again");
     memory.rollback_files(&who(), main, "v1", &["files/notes".to_owned()]).unwrap();
     assert_eq!(read(&memory, main, "notes/deep/b").unwrap(), "before", "what is in a directory goes with it");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Environment, Memory, MergeVerb, OpenMode, Query, Setting, View};
+use engramfs::memory::{Environment, Kind, Memory, MergeVerb, OpenMode, Query, Setting, View};
 
 use crate::support::{Chance, delete, main_of, open, put, verify, who};
 
@@ -214,4 +214,28 @@ fn words_of_files_answer_where_there_is_no_vector() {
         let answer = memory.query(&view, &Query::parse(query).unwrap()).unwrap();
         assert_eq!((answer.mode.to_string(), answer.hits.len()), ("text".to_owned(), 2), "{query}");
     }
+}
+
+/// A rollback of files with a mistyped name told of success and made an entry.
+#[test]
+fn a_rollback_of_files_that_match_nothing_is_refused() {
+    use crate::files::write;
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "notes/a", "one");
+    memory.checkpoint(&who(), main, "v1", None).unwrap();
+    write(&memory, main, "later", "one");
+    let roll_back = |patterns: &[&str]| {
+        let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+        memory.rollback_files(&who(), main, "v1", &patterns).map(drop).map_err(|error| (error.code(), error.kind()))
+    };
+    let refused = Err(("no_match", Kind::NotFound));
+    // What was written to files becomes an entry by the first.
+    assert_eq!(roll_back(&["files/typo*"]), refused);
+    let entries = memory.last_seq();
+    assert_eq!(roll_back(&["files/typo*", "files/nots/**"]), refused);
+    assert_eq!(memory.last_seq(), entries);
+    assert_eq!(roll_back(&["files/notes/a"]), Ok(()), "a file that is as it was matches");
+    assert_eq!(roll_back(&["files/typo*", "files/later"]), Ok(()), "one that matches is enough");
+    assert_eq!(crate::files::read(&memory, main, "later"), None);
 }

@@ -65,6 +65,9 @@ pub enum MergeError {
     /// No pattern of what to roll back. Kind `Invalid`.
     #[error("'{0}' is no pattern of files to roll back")]
     Pattern(String),
+    /// No file matches what to roll back. Kind `NotFound`.
+    #[error("nothing matches {0}, neither in the branch nor in the state that it was to go back to")]
+    NoMatch(String),
 }
 
 impl MergeError {
@@ -126,6 +129,11 @@ impl MergeError {
             MergeError::Pattern(_) => {
                 Advice::new(Kind::Invalid, "bad_pattern", "write files/ and a path or pattern, such as files/notes/**")
             }
+            MergeError::NoMatch(_) => Advice::new(
+                Kind::NotFound,
+                "no_match",
+                "name files that are there: diff with that state lists those that differ from it",
+            ),
         }
     }
 }

@@ -162,7 +162,7 @@ fn of_branches() -> [BranchError; 12] {
     ]
 }
 
-fn of_merges() -> [MergeError; 12] {
+fn of_merges() -> [MergeError; 13] {
     [
         MergeError::Conflicts { count: 1, shown: text(), has_files: true, has_directories: true, has_units: true },
         MergeError::RevertConflicts { count: 1, shown: text() },
@@ -176,6 +176,7 @@ fn of_merges() -> [MergeError; 12] {
         MergeError::NothingToUndo,
         MergeError::NothingToRedo,
         MergeError::Pattern(text()),
+        MergeError::NoMatch(text()),
     ]
 }
 
@@ -279,6 +280,7 @@ no_embedder Unsupported
 no_id Invalid
 no_later_time Invalid
 no_lease Invalid
+no_match NotFound
 no_parent Invalid
 no_proposal NotFound
 no_such_agent NotFound

@@ -313,6 +313,11 @@ fn restore_files(
     let mut state = BranchVersion::clone(&branch.state);
     state.set_files(tree);
     let (tree, base, _) = back(branch.base.files(), wanted_base)?;
+    // A file that is as it was does not differ either, so only a look at all names tells that one was mistyped.
+    let trees = [own, wanted, branch.base.files(), wanted_base];
+    if files.changes.is_empty() && base.changes.is_empty() && !selected.merge_any(&trees, limit)? {
+        return Err(Error::from(MergeError::NoMatch(patterns.join(" "))).into());
+    }
     let new_base = with_base_files(branch, &base, tree);
     let outcome = RollbackOutcome { head: state.head(), count: plan.changed_files, files, base, decisions };
     Ok((state, new_base, outcome))

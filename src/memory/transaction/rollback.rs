@@ -101,7 +101,8 @@ impl Memory {
     }
 
     /// Sets a branch back to a state that was found. With patterns, such as `files/notes/**`, only the files that match
-    /// are. Fails like [`Memory::rollback`], and with kind `Invalid` for a pattern that can't be parsed.
+    /// are. Fails like [`Memory::rollback`], with kind `Invalid` for a pattern that can't be parsed, and with code `no_match` if
+    /// all match nothing in the branch, in the state and in the bases of both.
     pub fn rollback_to(
         &self,
         who: &Actor,
@@ -114,7 +115,7 @@ impl Memory {
     }
 
     /// Sets only those files back to a checkpoint that match a pattern. Patterns are those of `config/rules` after
-    /// `files/`; one that matches nothing changes nothing. Fails like [`Memory::rollback_to`].
+    /// `files/`. Fails like [`Memory::rollback_to`].
     pub fn rollback_files(
         &self,
         who: &Actor,

@@ -10,6 +10,7 @@ use thiserror::Error;
 use super::kind::FileMergeKind;
 use super::rule::{Rule, RuleFault, truncated_for_message};
 use crate::lineage::Strategy;
+use crate::workspace::{Tree, TreeError};
 
 /// The rules of a new root branch, as `config/rules` shows them.
 pub const DEFAULT_RULES: &str = "*.jsonl  union event_id
@@ -122,6 +123,19 @@ impl Rules {
             Rule { kind, ..rule.clone() }
         };
         Rules { patterns: self.patterns.clone(), rules: self.rules.iter().map(merge).collect() }
+    }
+
+    /// Returns whether something in one of the trees merges by its rule. Fails with [`TreeError::Exceeded`] if a tree has
+    /// more than `limit` paths.
+    pub fn merge_any(&self, trees: &[&Tree], limit: usize) -> Result<bool, TreeError> {
+        for tree in trees {
+            let all = Tree::default().differences_at_most(tree, limit).ok_or(TreeError::Exceeded)?;
+            let mut below = all.iter().filter(|it| !it.path.is_empty());
+            if below.any(|it| !self.rule_for(&it.path).kind.never_merges()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns whether some rule says who may write, or how.

@@ -75,9 +75,9 @@ fn a_name_that_is_not_utf_8_is_resolved_as_it_is_listed_and_rolled_back_by_quest
     memory.resolve_conflict(&who(), x, listed, Side::Child).unwrap();
     merge().unwrap();
     assert_eq!(text(), "fork");
-    for (pattern, expected) in [(listed, "fork"), ("files/odd?", "base")] {
-        memory.rollback_files(&who(), main, "v1", &[pattern.to_owned()]).unwrap();
-        assert_eq!(text(), expected, "{pattern}");
+    for (pattern, expected, refused) in [(listed, "fork", Some("no_match")), ("files/odd?", "base", None)] {
+        let done = memory.rollback_files(&who(), main, "v1", &[pattern.to_owned()]);
+        assert_eq!((done.err().map(|error| error.code()), text().as_str()), (refused, expected), "{pattern}");
     }
 }
 
