@@ -38,8 +38,8 @@ pub enum SharedLogError {
         /// The branch's name path.
         path: String,
     },
-    /// There is no such entry yet. Kind `Invalid`.
-    #[error("the log ends with entry {entries}, and {asked} lies behind it")]
+    /// There is no such entry, or none yet. Kind `Invalid`.
+    #[error("the log has no entry {asked}: it has {entries}, counted from 1")]
     NoEntry {
         /// The number of the last entry; 0 if there is none.
         entries: u64,

@@ -378,3 +378,12 @@ fn a_full_disk_is_told_from_a_failing_one() {
     let missing = Error::from(segment(libc::ENOENT));
     assert!(missing.kind() == Kind::Damaged && std::error::Error::source(&missing).is_some(), "{missing}");
 }
+
+/// `archive-log 0` was told that 0 lies behind the last entry.
+#[test]
+fn an_entry_that_is_not_there_is_told_with_those_that_are() {
+    let missing = |entries, asked: &str| SharedLogError::NoEntry { entries, asked: asked.into() }.to_string();
+    assert_eq!(missing(3, "0"), "the log has no entry 0: it has 3, counted from 1");
+    assert_eq!(missing(3, "9"), "the log has no entry 9: it has 3, counted from 1");
+    assert_eq!(missing(0, "1"), "the log has no entry 1: it has 0, counted from 1");
+}
