@@ -27,6 +27,12 @@ pub enum PurgeError {
         /// Name paths of some of those that are open to everybody, or that there are none.
         branches: String,
     },
+    /// A signal belongs to somebody else, and so does the branch whose shared log it is in. Kind `Denied`.
+    #[error("a signal is somebody else's, and so is {path}, which has the signals")]
+    SignalNotOwner {
+        /// Name path of the branch whose shared log has the signal.
+        path: String,
+    },
     /// Another purge is under way; there is one at a time. Kind `Busy`.
     #[error("another purge of this store is under way")]
     Running,
@@ -58,9 +64,16 @@ impl PurgeError {
                 "nothing_to_purge",
                 "check the names: ids of records, files/PATH, shared/log/NUMBER or shared/signals/KEY",
             ),
-            PurgeError::NotOwner { .. } => {
-                Advice::new(Kind::Denied, "not_owner", "ask root or the owner of main to purge it")
-            }
+            PurgeError::NotOwner { .. } => Advice::new(
+                Kind::Denied,
+                "not_owner",
+                "ask root, the owner of main, or one who owns all of these branches to purge it",
+            ),
+            PurgeError::SignalNotOwner { .. } => Advice::new(
+                Kind::Denied,
+                "not_owner",
+                "ask root, or the owner of the signal or of that branch to purge it",
+            ),
             PurgeError::Running => Advice::new(Kind::Busy, "purge_running", "wait for it, then try again"),
         }
     }

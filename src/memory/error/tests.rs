@@ -86,6 +86,7 @@ fn of_memory() -> Vec<Error> {
         PurgeError::TooMany { named: 2, limit: 1 }.into(),
         PurgeError::NothingFound(text()).into(),
         PurgeError::NotOwner { branches: text() }.into(),
+        PurgeError::SignalNotOwner { path: text() }.into(),
         PurgeError::Running.into(),
     ]
 }

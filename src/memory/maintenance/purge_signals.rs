@@ -20,8 +20,8 @@ pub(super) fn is_signal(item: &str) -> bool {
 
 impl Memory {
     /// Purges signals, named as `shared/signals/KEY`, with the other items. Fails with `PurgeError::NothingFound` if
-    /// none of all items is there, with `PurgeError::NotOwner` for a signal of somebody else, before anything goes, and
-    /// as a purge of the other items does.
+    /// none of all items is there, with `PurgeError::SignalNotOwner` for a signal of somebody else, before anything goes,
+    /// and as a purge of the other items does.
     pub(super) fn purge_with_signals(
         &self,
         who: &Actor,
@@ -70,7 +70,8 @@ impl Memory {
         }
     }
 
-    /// Returns which signals are there, and which are not. Fails with `PurgeError::NotOwner` if one is somebody else's.
+    /// Returns which signals are there, and which are not. Fails with `PurgeError::SignalNotOwner` if one is somebody
+    /// else's.
     fn signals_to_purge(
         &self,
         who: &Actor,
@@ -84,7 +85,7 @@ impl Memory {
             match self.signal(branch, signal_key(&item))? {
                 None => missing.push(item),
                 Some(signal) if signal.can_be_purged_by(who.uid, log_owner.uid) => there.push(item),
-                Some(_) => return Err(PurgeError::NotOwner { branches: log_owner.path.to_string() }.into()),
+                Some(_) => return Err(PurgeError::SignalNotOwner { path: log_owner.path.to_string() }.into()),
             }
         }
         Ok([there, missing])

@@ -3,7 +3,7 @@
 use super::*;
 use crate::disk::{Disk, ForgetfulDisk};
 use crate::memory::{
-    Environment, FILES_ROOT, FileName, FileOp, MergeVerb, NewInode, OpenMode, RecordEdit, RecordInput, Revision,
+    Environment, FILES_ROOT, FileName, FileOp, Kind, MergeVerb, NewInode, OpenMode, RecordEdit, RecordInput, Revision,
     Setting, VerifyOptions, verify_on,
 };
 
@@ -236,4 +236,27 @@ fn states_that_a_compaction_moved_during_a_purge_stay_as_it_moved_them() {
     memory.close().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(disk);
     verify_on(&disk, &VerifyOptions::default()).unwrap();
+}
+
+/// In another root branch the owner of `main` was named alone, who may purge no signals there, and not its own owner.
+#[test]
+fn who_may_not_purge_is_told_who_may() {
+    let memory = open(&ForgetfulDisk::new());
+    let [ann, bob] = [(1001, "ann"), (1002, "bob")].map(|(uid, name)| Actor { uid, gid: uid, name: name.into() });
+    let notes = memory.create_root(&ann, "notes").unwrap();
+    let fork = memory.fork(&bob, notes, "bobs", None).unwrap();
+    let input = RecordInput { vector: None, text: Some("hunter2".into()), metadata: "{}".into() };
+    memory.commit(&ann, notes, vec![RecordEdit::Put { id: "leak".into(), input }]).unwrap();
+    memory.claim_signal(&ann, notes, &"tea".into(), 0o644).unwrap();
+    let purge =
+        |who: &Actor, branch, item: &str| memory.purge(who, branch, &[item.to_owned()], PurgeOptions::default());
+    for (branch, item, who_may, of_main) in
+        [(notes, "leak", "owns all of these", true), (fork, "shared/signals/tea", "of that branch", false)]
+    {
+        let refused = purge(&bob, branch, item).unwrap_err();
+        assert!(refused.hint().contains(who_may) && refused.hint().contains("main") == of_main, "{}", refused.hint());
+        assert_eq!((refused.code(), refused.kind()), ("not_owner", Kind::Denied));
+        assert!(refused.to_string().contains("notes"), "{refused}");
+        purge(&ann, notes, item).unwrap();
+    }
 }
