@@ -4,7 +4,7 @@
 use clap::{Command, CommandFactory, Parser};
 
 use super::{Cli, Verb};
-use crate::verb::{Argument, CliForm};
+use crate::verb::CliForm;
 
 fn command() -> Command {
     let mut command = Cli::command();
@@ -47,9 +47,8 @@ fn the_table_of_verbs_says_which_of_them_are_commands() {
     for spec in crate::verb::VERBS {
         let found = verbs().into_iter().find(|verb| verb.get_name() == spec.name);
         assert_eq!(found.is_some(), !matches!(spec.command, CliForm::None), "{}", spec.name);
-        let on_command_line =
-            |argument: &&Argument| argument.on_command_line && matches!(spec.command, CliForm::FromTable(_));
-        for argument in spec.arguments.iter().filter(on_command_line) {
+        let of_table = matches!(spec.command, CliForm::FromTable(_));
+        for argument in spec.arguments.iter().filter(|_| of_table) {
             let taken = found.as_ref().unwrap().get_arguments().any(|taken| taken.get_id() == argument.name);
             assert!(taken, "{} {}", spec.name, argument.name);
         }

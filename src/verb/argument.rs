@@ -15,8 +15,6 @@ pub struct Argument {
     pub is_name: bool,
     /// Whether it names a state of the branch: a label, an entry or a time.
     pub is_revision: bool,
-    /// Whether the command takes it, too, and not `ctl` alone; by default it does.
-    pub on_command_line: bool,
     accepts: fn(&str) -> bool,
     /// What a value is that is not accepted, and what to write instead.
     rejection: (&'static str, &'static str),
@@ -48,7 +46,7 @@ pub enum ArgumentForm {
 impl Argument {
     const fn new(name: &'static str, form: ArgumentForm, help: &'static str) -> Argument {
         let (accepts, rejection): (fn(&str) -> bool, _) = (|_| true, ("", ""));
-        Argument { name, help, form, is_name: false, is_revision: false, on_command_line: true, accepts, rejection }
+        Argument { name, help, form, is_name: false, is_revision: false, accepts, rejection }
     }
 
     /// Returns an argument of one word, without which the verb is refused. Any value is accepted.
@@ -104,11 +102,6 @@ impl Argument {
     /// Marks it as a state of the branch: anything but a revision is refused with [`Error::Name`].
     pub const fn checked_as_revision(self) -> Argument {
         Argument { is_revision: true, ..self }
-    }
-
-    /// Says that the command lacks it, for what a command line says in another way.
-    pub const fn hidden_on_command_line(self) -> Argument {
-        Argument { on_command_line: false, ..self }
     }
 
     /// Sets which values are accepted, and for all others what is wrong, such as `is no side`, and what to write

@@ -40,7 +40,7 @@ pub(super) const MERGE: VerbSpec = VerbSpec {
 };
 
 pub(super) const PROMOTE: VerbSpec = VerbSpec {
-    arguments: &[DRY_RUN.hidden_on_command_line(), IF_PLAN, NOTE],
+    arguments: &[DRY_RUN, IF_PLAN, NOTE],
     // The branch has the parent's content afterwards.
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::ReadWriteOrGate },
     dry_run: DRY_RUN_RIGHTS,
@@ -55,7 +55,7 @@ pub(super) const PROMOTE: VerbSpec = VerbSpec {
 };
 
 pub(super) const PULL: VerbSpec = VerbSpec {
-    arguments: &[DRY_RUN.hidden_on_command_line(), IF_PLAN],
+    arguments: &[DRY_RUN, IF_PLAN],
     rights: Rights { branch: BranchRight::Own, parent: ParentRight::Read },
     dry_run: DRY_RUN_RIGHTS,
     report: Report::Merge,

@@ -461,3 +461,26 @@ fn two_states_are_compared_with_both_texts() {
     let has = |arguments: &[&str]| lines(&run(arguments).1).iter().any(|line| line["seq"] == own["seq"]);
     assert!(has(&["log", &main, "--json"]) && !has(&["log", &main, "--kept", "--json"]));
 }
+
+#[test]
+fn a_promote_and_a_pull_are_tried_on_the_command_line_too() {
+    let folder = Folder::new();
+    let store = folder.at("store");
+    let (main, x) = (format!("{store}:main"), format!("{store}:main/x"));
+    assert_eq!((run(&["init", &store]).0, run(&["fork", &main, "x"]).0), (0, 0));
+    let import = |branch: &str, id: &str| {
+        fs::write(folder.at("in.jsonl"), format!("{{\"id\":\"{id}\",\"text\":\"one\"}}\n")).unwrap();
+        assert_eq!(run(&["import", branch, &folder.at("in.jsonl")]).0, 0);
+    };
+    let records = |branch: &str| json(&["status", branch]).1["records"].clone();
+    for (verb, from, to) in [("promote", &x, &main), ("pull", &main, &x)] {
+        import(from, verb);
+        let before = records(to);
+        let (code, tried) = json(&[verb, "--dry-run", &x]);
+        assert_eq!((code, &tried["status"], &tried["put"]), (0, &"ready".into(), &1.into()), "{verb}: {tried}");
+        assert_eq!(records(to), before, "{verb}");
+        let plan = tried["plan"].as_str().unwrap();
+        assert_eq!(json(&[verb, &x, "--if-plan", plan]).0, 0, "{verb}");
+        assert_eq!(records(to), before.as_u64().unwrap() + 1, "{verb}");
+    }
+}

@@ -60,7 +60,7 @@ impl FromArgMatches for VerbCommand {
 
 fn definition(spec: &'static VerbSpec, help: CliHelp) -> Command {
     let target = Arg::new(TARGET).value_name("TARGET").required(true).help(help.target);
-    let taken = spec.arguments.iter().filter(|argument| argument.on_command_line);
+    let taken = spec.arguments.iter();
     Command::new(spec.name).about(help.about).before_help(format!("Examples:\n{}", help.examples)).arg(target).args(
         taken.map(|argument| match argument.form {
             ArgumentForm::Word | ArgumentForm::Phrase => arg(argument).required(true),
@@ -82,7 +82,7 @@ fn arg(argument: &Argument) -> Arg {
 
 fn arguments(spec: &VerbSpec, given: &ArgMatches) -> Arguments {
     let mut arguments = Arguments::default();
-    for argument in spec.arguments.iter().filter(|argument| argument.on_command_line) {
+    for argument in spec.arguments {
         if argument.form == ArgumentForm::Flag {
             if given.get_flag(argument.name) {
                 arguments.set(argument, vec![String::new()]);
