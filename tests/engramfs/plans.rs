@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    BranchId, Document, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeOptions, MergeResult, MergeVerb, Setting,
-    ShowTarget, View, Viewer,
+    Attrs, BranchId, Document, FILES_ROOT, FileName, FileOp, Kind, Memory, MergeOptions, MergeResult, MergeVerb,
+    NewInode, RenameMode, Setting, ShowTarget, View, Viewer,
 };
 
 use crate::files::{read, try_write, write};
@@ -263,6 +263,31 @@ fn files_are_counted_as_the_receiving_branch_changes_and_directories_by_other_en
         newest.unwrap()["counts"]["files"].clone()
     };
     assert_eq!((counted("promote", "main/x"), counted("files", "main/x")), (2.into(), 5.into()));
+}
+
+#[test]
+fn a_gate_counts_directories_and_further_names_which_files_leaves_out() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    for path in ["old/a", "mode/b", "c"] {
+        write(&memory, main, path, "base");
+    }
+    memory.set(&who(), main, Setting::Gate, "puts 0\ndeletes 0").unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    let edit = |op| memory.edit(&who(), fork, op).unwrap();
+    let [made, link, old, new] = ["made", "link", "old", "new"].map(|name| FileName::new(name.as_bytes()).unwrap());
+    let (parent, new_parent, make) = (FILES_ROOT, FILES_ROOT, NewInode::Directory);
+    edit(FileOp::Create { parent, name: made, make, mode: 0o755, uid: 1000, gid: 1000 });
+    edit(FileOp::Rename { parent, name: old, new_parent, new_name: new, mode: RenameMode::Plain, keep: false });
+    let tree = memory.files(&View::Branch(fork)).unwrap();
+    let at = |path: &[u8]| tree.resolve(path).unwrap();
+    edit(FileOp::SetAttr { inode: at(b"mode"), attrs: Attrs { mode: Some(0o775), ..Attrs::default() } });
+    edit(FileOp::Link { inode: at(b"c"), parent, name: link });
+    let tried = dry(&memory, fork, MergeVerb::Merge);
+    assert_eq!((tried.counts.files, tried.blockers.len()), (0, 1));
+    let told = tried.blockers[0].to_string();
+    // made, mode, link and new/a; old/a.
+    assert!(told.contains("there are 4 puts") && told.contains("there are 1 deletes"), "{told}");
 }
 
 #[test]
