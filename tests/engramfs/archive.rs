@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{
-    Environment, Error, Memory, MergeVerb, OpenMode, PurgeOptions, Revision, ShowTarget, VerifyOptions, Viewer,
-    verify_on,
+    Environment, Error, Memory, MergeOptions, MergeVerb, OpenMode, PurgeOptions, RevertVerb, Revision, Setting,
+    ShowTarget, VerifyOptions, View, Viewer, verify_on,
 };
 use serde_json::{Value, json};
 
 use crate::files::write;
-use crate::support::{environment, main_of, open, open_on, put, verify, who};
+use crate::support::{environment, main_of, open, open_on, put, texts, verify, who};
 
 /// A store with forks, merges and discards; returns the time of its newest entry.
 fn fill(memory: &Memory) -> Revision {
@@ -68,8 +68,8 @@ fn entries_move_to_a_file_and_the_chain_is_checked_with_it_and_without() {
     assert_eq!(line.len(), 1, "the newest entry is not before its own time");
     let gone = memory.show(main_of(&memory), ShowTarget::Entry(2), Viewer::UNRESTRICTED).unwrap_err();
     assert_eq!((gone.code(), gone.kind()), ("archived", engramfs::memory::Kind::NotFound));
-    let gone = memory.find_state(main_of(&memory), &Revision::parse("2").unwrap()).unwrap_err();
-    assert_eq!(gone.code(), "not_kept");
+    let kept = memory.find_state(main_of(&memory), &Revision::parse("2").unwrap()).unwrap();
+    assert_eq!(kept.to_json()["entry"], 2, "states stay");
     assert_eq!(archive(&memory, &before)["entries"], 0, "nothing is left to move");
     memory.close().unwrap();
     drop(memory);
@@ -116,6 +116,71 @@ fn a_second_file_follows_the_first_and_a_file_of_another_store_does_not() {
     memory.close().unwrap();
     drop(memory);
     verify(&other).unwrap_err();
+}
+
+/// Moves all entries of so far out, but for one of a setting.
+fn archive_all(memory: &Memory) {
+    memory.set(&who(), main_of(memory), Setting::Task, "behind what moves").unwrap();
+    archive(memory, &newest(memory));
+}
+
+fn of_entry(seq: u64) -> Revision {
+    Revision::parse(&seq.to_string()).unwrap()
+}
+
+#[test]
+fn a_kept_state_of_an_entry_that_moved_is_found_and_the_first_change_behind_it_taken_back() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    let main = main_of(&memory);
+    let texts = || texts(&memory, &View::Branch(main)).into_iter().map(|(id, text)| id + &text).collect::<Vec<_>>();
+    memory.commit(&who(), main, vec![put("a", None, Some("1"))]).unwrap();
+    memory.commit(&who(), main, vec![put("b", None, Some("1"))]).unwrap();
+    let moved = memory.last_seq();
+    archive_all(&memory);
+    let setting = moved + 1;
+    let wanted = |seq| memory.find_state(main, &of_entry(seq)).unwrap().source;
+    assert_eq!(wanted(moved), wanted(setting), "while nothing has changed");
+    memory.commit(&who(), main, vec![put("b", None, Some("2"))]).unwrap();
+    let first = memory.last_seq();
+    memory.commit(&who(), main, vec![put("c", None, Some("1"))]).unwrap();
+    assert_eq!(wanted(moved), wanted(setting));
+    let shown = memory.show_changes(&who(), main, ShowTarget::Entry(first), Viewer::UNRESTRICTED).unwrap().line;
+    assert!(shown.contains("modified"), "{shown}");
+
+    memory.revert(&who(), main, &of_entry(first), MergeOptions::default(), false).unwrap();
+    assert_eq!(texts(), ["a1", "b1", "c1"]);
+    let undo = |verb| memory.undo(&who(), main, verb, 1, false);
+    // The revert, the commit of `c` and the first change, which is not the revert's any more.
+    for left in [&["a1", "b2", "c1"][..], &["a1", "b2"], &["a1", "b1"]] {
+        undo(RevertVerb::Undo).unwrap();
+        assert_eq!(texts(), left);
+    }
+    assert_eq!(undo(RevertVerb::Undo).unwrap_err().code(), "nothing_to_undo", "whose the others are is not known");
+    undo(RevertVerb::Redo).unwrap();
+    assert_eq!(texts(), ["a1", "b2"]);
+    memory.close().unwrap();
+    drop(memory);
+    verify(&disk).unwrap();
+}
+
+/// Of more changes than the newest 1,000 one a minute is kept, so the newest kept one need not be the one before the first.
+#[test]
+fn behind_an_archive_no_older_state_passes_for_the_one_before_the_first_change() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.commit(&who(), main, vec![put("a", None, Some("pinned"))]).unwrap();
+    let child = memory.fork(&who(), main, "x", None).unwrap();
+    memory.commit(&who(), child, vec![put("b", None, Some("merged"))]).unwrap();
+    memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
+    archive_all(&memory);
+    memory.commit(&who(), main, vec![put("c", None, Some("first"))]).unwrap();
+    let first = memory.last_seq();
+    write_on(&memory, 999);
+    memory.gc(&who(), None, false).unwrap();
+    let refused = memory.revert(&who(), main, &of_entry(first), MergeOptions::default(), false).unwrap_err();
+    assert_eq!(refused.code(), "not_kept");
+    assert!(texts(&memory, &View::Branch(main)).contains(&("b".to_owned(), "merged".to_owned())));
 }
 
 /// Moves the entry of a merge that did not keep a line of `a.jsonl` with a secret in it.

@@ -37,7 +37,7 @@ pub(in crate::memory) use embedder_record::EmbedderRecord;
 pub use proposal::{Proposal, Review};
 pub(in crate::memory) use quota::Quota;
 pub(in crate::memory) use reachable::{for_each_branch_state, for_each_state, reachable_blobs};
-pub(in crate::memory) use retained::{EndedBranch, RecentState, RetainedStates};
+pub(in crate::memory) use retained::{EndedBranch, NEWEST_STATES_KEPT, RecentState, RetainedStates};
 pub use revision::{Revision, RevisionPoint, check_label};
 pub(in crate::memory) use view::ResolvedView;
 pub use view::View;

@@ -16,7 +16,7 @@ use crate::memory::Error;
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 
 /// The newest states of a branch that stay, however close together they are.
-const NEWEST_STATES_KEPT: usize = 1000;
+pub const NEWEST_STATES_KEPT: usize = 1000;
 /// States of one branch in memory at which outdated ones are dropped.
 const DROP_THRESHOLD_STATES: u32 = 2 * NEWEST_STATES_KEPT as u32;
 

@@ -193,6 +193,12 @@ impl<'a> HistoryReader<'a> {
         Ok(None)
     }
 
+    /// Returns how many entries the store holds that are steps of a branch. Kind `Io` or `Damaged` if an archive with
+    /// steps of the branch can't be read.
+    pub fn step_count(&self, branch: u64) -> Result<u64, Error> {
+        Ok(self.pieces(branch)?.iter().map(|piece| piece.count).sum())
+    }
+
     /// Returns the first step of a branch up to an entry whose value is more than `wanted`, and the one before it.
     /// Values never fall from step to step. `None` if no value is. Fails like `value`, or if an archive with steps of
     /// the branch can't be read; kind `Damaged` if steps that are out of order lead to one of a later entry.

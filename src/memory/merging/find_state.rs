@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use crate::branch::StateInfo;
 use crate::lineage::{Entry, SignedEntry};
-use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, EndedBranch, Revision, RevisionPoint, StateSource};
+use crate::memory::catalog::{
+    Branch, BranchId, BranchRef, Catalog, EndedBranch, NEWEST_STATES_KEPT, Revision, RevisionPoint, StateSource,
+};
 use crate::memory::history::HistoryReader;
 use crate::memory::{Actor, BranchError, Error, Memory};
 use crate::object::Time;
@@ -153,7 +155,9 @@ impl<'a> StateSearch<'a> {
             return Ok(StateOutcome::NeverExisted);
         }
         if seq < self.reader.first() {
-            return Ok(StateOutcome::Dropped);
+            // Of an entry that was moved out nothing is known but the states that are kept by its number.
+            let kept = self.kept_after(seq, seq)?;
+            return Ok(kept.map_or(StateOutcome::Dropped, |kept| self.found(kept, seq)));
         }
         let signed = self.reader.entry(seq)?;
         if !self.involves_branch(&signed.entry) {
@@ -164,13 +168,16 @@ impl<'a> StateSearch<'a> {
             return Ok(StateOutcome::Found(checkpoint));
         }
         let Some(change) = self.last_change(signed)? else { return Ok(StateOutcome::Dropped) };
-        // Only the state of this very change counts: the newest that is kept may be an older one, and not what the
-        // branch had.
-        let kept = self.catalog.retained.newest_at_or_before(self.branch.id, seq)?.filter(|kept| kept.key.1 == change);
-        Ok(match kept.or(Some(self.present_state()).filter(|present| present.key.1 == change)) {
-            Some(kept) => self.found(kept, seq),
-            None => StateOutcome::Dropped,
-        })
+        let kept = self.kept_after(change, seq)?;
+        Ok(kept.map_or(StateOutcome::Dropped, |kept| self.found(kept, seq)))
+    }
+
+    /// Returns what is known of the state that `change` gave the branch, and that it still had behind the entry `seq`;
+    /// `None` if it is not kept. Only the state of this very change counts: the newest that is kept may be an older one,
+    /// and not what the branch had.
+    fn kept_after(&self, change: u64, seq: u64) -> Result<Option<StateInfo>, Error> {
+        let kept = self.catalog.retained.newest_at_or_before(self.branch.id, seq)?;
+        Ok(kept.into_iter().chain([self.present_state()]).find(|kept| kept.key.1 == change))
     }
 
     /// Looks for the newest kept state at or before a time; never there for a time after `now`.
@@ -203,12 +210,35 @@ impl<'a> StateSearch<'a> {
         StateOutcome::Found(FoundState { source, checkpoint: None, entry, time: kept.time })
     }
 
-    /// Returns the entry that gave the branch the state that it has behind an entry; `None` if that was moved out.
+    /// Returns the number of the entry that gave the branch the state that it has behind an entry. `None` and failures
+    /// as of [`StateSearch::state_before`].
     fn last_change(&self, signed: Arc<SignedEntry>) -> Result<Option<u64>, Error> {
         if self.changes_state(&signed.entry) {
             return Ok(Some(signed.entry.seq));
         }
-        Ok(self.change_before(signed.entry.seq)?.map(|change| change.entry.seq))
+        self.state_before(signed.entry.seq)
+    }
+
+    /// Returns the number of the entry that gave the branch the state before an entry of the lineage. `None` if the
+    /// branch was made after that, or the entry that is looked for was moved out and its state is not kept. Fails like
+    /// [`StateSearch::change_before`], or if a file of states can't be read.
+    pub fn state_before(&self, seq: u64) -> Result<Option<u64>, Error> {
+        if let Some(change) = self.change_before(seq)? {
+            return Ok(Some(change.entry.seq));
+        }
+        let (id, first) = (self.branch.id, self.reader.first());
+        if id.0 >= first {
+            return Ok(None);
+        }
+        if self.branch.state_entry < first {
+            return Ok(Some(self.branch.state_entry));
+        }
+        // Of a branch with more steps than newest states stay, the state may be one that `config/keep_every` has let go
+        // of. The newest that is kept would be an older one then.
+        if self.reader.step_count(id.0)? >= NEWEST_STATES_KEPT as u64 {
+            return Ok(None);
+        }
+        Ok(self.catalog.retained.newest_at_or_before(id, first - 1)?.map(|kept| kept.key.1))
     }
 
     /// Returns the last entry before another that gave the branch another state; `None` if that was moved out, or the

@@ -178,7 +178,7 @@ impl Memory {
         let seq = signed.entry.seq;
         // The last change of content, and not the entry before: what lies between may be settings, of which no state is
         // kept.
-        let before = search.change_before(seq)?.ok_or_else(|| Error::NotKept(revision.to_string()))?.entry.seq;
+        let before = search.state_before(seq)?.ok_or_else(|| Error::NotKept(revision.to_string()))?;
         Ok(RevertTarget {
             entries: RevertedEntries { before, first: seq, last: seq, verb: RevertVerb::Revert },
             last: signed,

@@ -106,7 +106,7 @@ impl<'a> UndoSearch<'a> {
         let (mut found, mut at) = (Vec::new(), 0);
         while found.len() < count
             && let Some(last) = self.change(at)?
-            && let Some(mut before) = self.change(at + 1)?
+            && let Some(mut before) = self.state_before(at)?
         {
             let mut first = last.clone();
             let is_done = self.is_taken_back(&last.entry);
@@ -118,14 +118,14 @@ impl<'a> UndoSearch<'a> {
             if !is_target {
                 continue;
             }
-            while self.is_grouped_with(&before.entry, &first.entry)?
-                && let Some(older) = self.change(at + 1)?
+            while let Some(older) = self.change(at)?
+                && self.is_grouped_with(&older.entry, &first.entry)?
+                && let Some(older_state) = self.state_before(at)?
             {
-                (first, before) = (before, older);
+                (first, before) = (older, older_state);
                 at += 1;
             }
-            let entries =
-                RevertedEntries { before: before.entry.seq, first: first.entry.seq, last: last.entry.seq, verb };
+            let entries = RevertedEntries { before, first: first.entry.seq, last: last.entry.seq, verb };
             found.push(RevertTarget { entries, last });
         }
         Ok(found)
@@ -143,6 +143,17 @@ impl<'a> UndoSearch<'a> {
             }
         }
         Ok(self.changes.get(at).cloned())
+    }
+
+    /// Returns the number of the entry that gave the state before a change, by the place of that; `None` if that state
+    /// is not kept.
+    fn state_before(&mut self, at: usize) -> Result<Option<u64>, Error> {
+        if let Some(before) = self.change(at + 1)? {
+            return Ok(Some(before.entry.seq));
+        }
+        let Some(change) = self.change(at)? else { return Ok(None) };
+        // The entry may be moved out of the lineage, and its state still be kept.
+        Ok(self.search.state_before(change.entry.seq)?.filter(|before| *before >= self.oldest))
     }
 
     fn is_taken_back(&self, entry: &Entry) -> bool {
@@ -177,9 +188,9 @@ impl<'a> UndoSearch<'a> {
                 let at = self.changes.iter().position(|change| change.entry.seq == entry.seq);
                 let Some(at) = at else { return Ok(false) };
                 // The walk may not have come there yet.
-                let Some(before) = self.change(at + 1)? else { return Ok(false) };
+                let Some(before) = self.state_before(at)? else { return Ok(false) };
                 let state = |seq| self.search.catalog.resolve_source(&self.search.branch, &StateSource::Entry(seq));
-                let (Ok(before), Ok(after)) = (state(before.entry.seq), state(entry.seq)) else { return Ok(false) };
+                let (Ok(before), Ok(after)) = (state(before), state(entry.seq)) else { return Ok(false) };
                 Ok(only_deletes_files(before.state.files(), after.state.files(), FILES_COMPARED_MAX))
             }
             _ => Ok(false),

@@ -72,8 +72,8 @@ impl Memory {
             // A fork changes nothing: what it began with is the state before it.
             EntryOp::Fork => after.clone(),
             _ => {
-                let before = search.change_before(signed.entry.seq)?;
-                source(before.ok_or_else(|| Error::NotKept(wanted.to_string()))?.entry.seq)?.state
+                let before = search.state_before(signed.entry.seq)?;
+                source(before.ok_or_else(|| Error::NotKept(wanted.to_string()))?)?.state
             }
         };
         let owner = search.branch.uid;
