@@ -38,6 +38,12 @@ pub(super) trait LineProtocol: Send + Sync {
         false
     }
 
+    /// Returns whether a line whose end has not come yet keeps its branch from being merged or discarded, since it would
+    /// be lost with that; by default it does not.
+    fn holds_branch(&self) -> bool {
+        false
+    }
+
     /// Returns what a handle reads after a refusal; nothing by default.
     fn refusal(&self, _failure: &Failure) -> Option<String> {
         None
@@ -294,6 +300,11 @@ impl<S: LineProtocol> File for LineSession<S> {
 
     fn commit(&self) -> Result<(), Failure> {
         self.finish_line()
+    }
+
+    /// A line that is being done was taken out: what it does keeps others out by itself.
+    fn is_pending(&self) -> bool {
+        self.protocol.holds_branch() && !self.state.lock().tail.is_empty()
     }
 
     fn is_readable(&self) -> bool {

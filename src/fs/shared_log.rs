@@ -33,6 +33,10 @@ impl LineProtocol for AppendFile {
         true
     }
 
+    fn holds_branch(&self) -> bool {
+        true
+    }
+
     fn perform(&self, context: &OpenContext, entry: &SharedLogEntryInput, _number: usize) -> RequestOutcome {
         append(context, std::slice::from_ref(entry))
     }

@@ -197,3 +197,18 @@ fn a_create_that_finds_a_file_opens_it_for_who_may_alone() {
     rig.fs.symlink(ROOT, files, "link".as_ref(), "secret".as_ref()).unwrap();
     assert_eq!(create(ROOT, "main/files/link", libc::O_RDONLY), Err(Errno::ESTALE));
 }
+
+#[test]
+fn a_branch_with_an_unfinished_line_of_the_log_is_busy() {
+    let rig = Rig::new();
+    rig.mkdir("main/branches/x").unwrap();
+    let handle = rig.open("main/branches/x/shared/log/append", libc::O_WRONLY).unwrap();
+    rig.fs.write(handle, 0, b"step 3 done").unwrap();
+    assert_eq!(rig.mv("main/branches/x", "main/x").unwrap_err(), Errno::EBUSY);
+    assert_eq!(rig.rmdir("main/branches/x"), Err(Errno::EBUSY));
+    assert_eq!(rig.write("main/branches/x/ctl", "merge\n"), Err(Errno::EBUSY));
+    assert_eq!(rig.last_error("main/branches/x")["code"], "uncommitted_bytes");
+    rig.fs.flush(handle).unwrap();
+    rig.mv("main/branches/x", "main/x").unwrap();
+    assert!(rig.read("main/shared/log/entries.jsonl").unwrap().contains("step 3 done"));
+}
