@@ -18,11 +18,40 @@ pub struct RecordDifference {
     pub new: Option<Row>,
 }
 
+/// What is not the same in two states, in order of ids.
+#[derive(Default)]
+pub struct RecordDifferences {
+    /// What differs by content.
+    pub content: Vec<RecordDifference>,
+    /// What has equal content, and differs in whether the vector is stale, which no hash covers.
+    pub stale_flags: Vec<RecordDifference>,
+}
+
 /// Returns what differs by content between `old` and `new`, in order of ids. Versions of equal content, whoever wrote
 /// them, do not differ. [`SegmentError::Io`] or [`SegmentError::Damaged`] if an id or a hash can't be read, or its
 /// segment is damaged; no content is read.
 pub fn differences(old: &BranchVersion, new: &BranchVersion) -> Result<Vec<RecordDifference>, SegmentError> {
     Ok(differences_at_most(old, new, usize::MAX)?.unwrap_or_default())
+}
+
+/// Like [`differences_at_most`], with those that differ in whether the vector is stale. The provenance is read of what is
+/// stored elsewhere and equal. Fails like [`differences`], or if a provenance can't be read.
+pub fn differences_with_flags_at_most(
+    old: &BranchVersion,
+    new: &BranchVersion,
+    limit: usize,
+) -> Result<Option<RecordDifferences>, SegmentError> {
+    let mut stale_flags = Vec::new();
+    let content = differences_and_equal(old, new, limit, |equal| {
+        let is_stale = |row: &Option<Row>| -> Result<Option<bool>, SegmentError> {
+            row.as_ref().map(|row| row.provenance().map(|provenance| provenance.vector_stale)).transpose()
+        };
+        if is_stale(&equal.old)? != is_stale(&equal.new)? {
+            stale_flags.push(equal);
+        }
+        Ok(())
+    })?;
+    Ok(content.map(|content| RecordDifferences { content, stale_flags }))
 }
 
 /// Like [`differences`], but `None` if more than `limit` records may differ; the cost is bounded by `limit`. An id in
@@ -31,6 +60,16 @@ pub fn differences_at_most(
     old: &BranchVersion,
     new: &BranchVersion,
     limit: usize,
+) -> Result<Option<Vec<RecordDifference>>, SegmentError> {
+    differences_and_equal(old, new, limit, |_| Ok(()))
+}
+
+/// Returns what differs by content, and calls `equal` with each of the others that the two states do not share.
+fn differences_and_equal(
+    old: &BranchVersion,
+    new: &BranchVersion,
+    limit: usize,
+    mut equal: impl FnMut(RecordDifference) -> Result<(), SegmentError>,
 ) -> Result<Option<Vec<RecordDifference>>, SegmentError> {
     let mut found = Vec::new();
     // Everything is new, so that nothing has to be looked up.
@@ -50,9 +89,9 @@ pub fn differences_at_most(
         let (before, after) = (old.find(&id)?, new.find(&id)?);
         let hash = |row: &Option<Row>| row.as_ref().map(Row::hash).transpose();
         // A record may be stored elsewhere or written anew and have the same content, which is no difference.
-        if hash(&before)? != hash(&after)? {
-            found.push(RecordDifference { id, old: before, new: after });
-        }
+        let is_equal = hash(&before)? == hash(&after)?;
+        let difference = RecordDifference { id, old: before, new: after };
+        if is_equal { equal(difference)? } else { found.push(difference) }
     }
     Ok(Some(found))
 }

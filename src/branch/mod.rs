@@ -19,7 +19,10 @@ mod stored;
 mod visible_rows;
 
 pub use delta::{DeltaError, NeededRows, VersionIndex};
-pub use diff::{RecordDifference, changed_ids_at_most, differences, differences_at_most};
+pub use diff::{
+    RecordDifference, RecordDifferences, changed_ids_at_most, differences, differences_at_most,
+    differences_with_flags_at_most,
+};
 pub use mem_table::{CodeCache, Codes, MemTable};
 pub use names::{NAME_BYTES_MAX, NameError, RECORD_ID_BYTES_MAX, check_name, check_record_id};
 pub use purge::RowFinder;

@@ -23,4 +23,4 @@ pub mod files;
 pub mod gate;
 mod plan;
 
-pub use plan::{Action, RecordPlan, Sides, decision_on, plan_one, plan_records};
+pub use plan::{Action, RecordPlan, Sides, decision_on, plan_one, plan_records, plan_stale_flag};

@@ -135,6 +135,17 @@ pub fn plan_one(
     Ok(((item.decision == Some(Side::Child)).then(taken), Some(item)))
 }
 
+/// Plans one record of which the child changed nothing but whether its vector is stale: its version is taken, unless the
+/// parent has changed the record. No hash covers the flag, so it is neither counted nor a conflict.
+/// [`SegmentError::Io`] or [`SegmentError::Damaged`] if a hash or a provenance can't be read.
+pub fn plan_stale_flag(change: &RecordDifference, sides: &Sides<'_>) -> Result<Option<Action>, SegmentError> {
+    let parent = sides.parent.find(&change.id)?;
+    let (Some(base), Some(parent)) = (&change.old, &parent) else { return Ok(None) };
+    let is_as_base =
+        parent.hash()? == base.hash()? && parent.provenance()?.vector_stale == base.provenance()?.vector_stale;
+    Ok(is_as_base.then(|| Action::from_difference(change, sides.child)))
+}
+
 /// Returns the id that a record of the child gets beside the parent's: one that neither side has, nor the result.
 fn free_id(id: &str, sides: &Sides<'_>, merged: &BranchVersion) -> Result<Arc<str>, SegmentError> {
     let mut number = 1u64;

@@ -2,11 +2,11 @@
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{
-    Actor, BranchId, Memory, MergeVerb, Query, RecordEdit, RecordInput, Setting, ShowTarget, View, Viewer,
+    Actor, BranchId, Memory, MergeVerb, Query, RecordEdit, RecordInput, RecordPatch, Setting, ShowTarget, View, Viewer,
 };
 use serde_json::{Value, json};
 
-use crate::support::{delete, main_of, open, put, record_input, who};
+use crate::support::{delete, main_of, open, put, record_input, verify, who};
 
 fn found(memory: &Memory, branch: BranchId, filter: &Value) -> Vec<String> {
     let query = json!({ "text": "word", "k": 100, "filter": filter }).to_string();
@@ -171,4 +171,59 @@ fn the_name_of_a_uid_is_written_down_once_before_its_first_entry_and_in_no_branc
         let lines = memory.lineage_lines(branch, false).unwrap();
         assert!(!lines.iter().any(|line| line.contains(r#""op":"user""#)), "{lines:?}");
     }
+}
+
+/// Says whether the vector of `a` is stale, and nothing else.
+fn flag(memory: &Memory, branch: BranchId, vector_stale: bool) {
+    let patch = RecordPatch { vector_stale: Some(vector_stale), ..RecordPatch::default() };
+    memory.commit(&who(), branch, vec![RecordEdit::Correct { id: "a".into(), patch, line: 0 }]).unwrap();
+}
+
+/// The record `a` as its file shows it.
+fn document(memory: &Memory, branch: BranchId) -> Value {
+    let record = memory.snapshot(&View::Branch(branch)).unwrap().get("a").unwrap().unwrap();
+    serde_json::from_slice(&record.to_document()).unwrap()
+}
+
+#[test]
+fn a_merge_and_a_pull_carry_a_vector_that_was_called_stale_or_fresh() {
+    for (vector_stale, merge) in [true, false]
+        .into_iter()
+        .flat_map(|stale| [MergeVerb::Merge, MergeVerb::Promote, MergeVerb::Pull].map(|merge| (stale, merge)))
+    {
+        let disk = ForgetfulDisk::new();
+        let memory = open(&disk).unwrap();
+        let main = main_of(&memory);
+        memory.commit(&who(), main, vec![put("a", Some(vec![1.0, 0.0]), Some("one"))]).unwrap();
+        flag(&memory, main, !vector_stale);
+        let child = memory.fork(&who(), main, "x", None).unwrap();
+        flag(&memory, child, vector_stale);
+        let flagged = document(&memory, child);
+        memory.merge(&who(), child, merge, false).unwrap();
+        let (receiver, path) = if merge == MergeVerb::Pull { (child, "main/x") } else { (main, "main") };
+        assert_eq!(document(&memory, receiver), flagged, "{merge:?}");
+        memory.sync().unwrap();
+        let disk = disk.power_cut_keep_all();
+        drop(memory);
+        let memory = open(&disk).unwrap();
+        assert_eq!(document(&memory, memory.resolve(path).unwrap()), flagged, "{merge:?} replayed");
+        memory.close().unwrap();
+        drop(memory);
+        verify(&disk).unwrap();
+    }
+}
+
+#[test]
+fn a_record_that_the_parent_changed_keeps_what_is_said_there_of_its_vector() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.commit(&who(), main, vec![put("a", Some(vec![1.0, 0.0]), Some("one"))]).unwrap();
+    flag(&memory, main, true);
+    let child = memory.fork(&who(), main, "x", None).unwrap();
+    flag(&memory, child, false);
+    let patch = RecordPatch { text: Some(Some("two".into())), ..RecordPatch::default() };
+    memory.commit(&who(), main, vec![RecordEdit::Correct { id: "a".into(), patch, line: 0 }]).unwrap();
+    let result = memory.merge(&who(), child, MergeVerb::Merge, false).unwrap();
+    let after = document(&memory, main);
+    assert_eq!((&after["text"], &after["vector_stale"], result.conflicts.len()), (&json!("two"), &json!(true), 0));
 }

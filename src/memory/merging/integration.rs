@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::merge_plan::{MergeContext, check_no_children, merged_branches};
 use super::revert::replayed_base;
-use crate::branch::{BranchVersion, differences_at_most};
+use crate::branch::{BranchVersion, RecordDifferences, differences_with_flags_at_most};
 use crate::lineage::{Counts, Decision, Detail, MergeDetail};
 use crate::memory::Error;
 use crate::memory::catalog::{Branch, BranchId, Catalog, CatalogChange};
@@ -14,7 +14,7 @@ use crate::memory::command::merge_verb::{MergeVerb, RevertedEntries};
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::storage::trees::tree_error;
-use crate::merge::{Action, Sides, decision_on};
+use crate::merge::{Action, Sides, decision_on, plan_stale_flag};
 use crate::object::{CodecError, Hash, Reader, Writer};
 use crate::workspace::Tree;
 
@@ -243,7 +243,8 @@ fn merged_records(
     outcome: &MergeOutcome,
 ) -> Result<(BranchVersion, Vec<Decision>), Error> {
     let sides = Sides { base: &child.base, child: &child.state, parent: &parent.state, name: &child.name };
-    let changes = differences_at_most(sides.base, sides.child, usize::MAX)?.unwrap_or_default();
+    let differences = differences_with_flags_at_most(sides.base, sides.child, usize::MAX)?;
+    let RecordDifferences { content: changes, stale_flags } = differences.unwrap_or_default();
     // Outcomes are recorded in the order of the changes, without ids. Another number of them would apply each to a
     // wrong record.
     if changes.len() as u64 != outcome.records.len() {
@@ -266,6 +267,10 @@ fn merged_records(
         if let Some(side) = outcome.side() {
             both_changed.push(Decision { decision: Some(side), kept_as, ..decision_on(change, &sides)? });
         }
+    }
+    // Which flags are carried follows from the states alone, so no outcome is recorded for them.
+    for change in &stale_flags {
+        plan_stale_flag(change, &sides)?.map_or(Ok(()), |action| action.apply(&mut merged))?;
     }
     Ok((merged, both_changed))
 }

@@ -7,11 +7,14 @@ use imbl::Vector;
 
 use super::merge_budget::{MergeBudget, PlanError};
 use super::plan_hash;
-use crate::branch::{BranchVersion, RecordDifference, changed_ids_at_most, differences_at_most};
+use crate::branch::{
+    BranchVersion, RecordDifference, RecordDifferences, changed_ids_at_most, differences_at_most,
+    differences_with_flags_at_most,
+};
 use crate::lineage::Strategy;
 use crate::lineage::{Counts, Decision, Side};
 use crate::memory::command::merge_outcome::{RecordOutcome, RecordOutcomes};
-use crate::merge::{Action, Sides, plan_one};
+use crate::merge::{Action, Sides, plan_one, plan_stale_flag};
 use crate::object::{Context, Hash, Hasher};
 use crate::segment::{Row, SegmentError};
 
@@ -36,6 +39,8 @@ pub struct RecordMerge {
     /// What the child changed, in order of ids, and what becomes of each.
     changes: Arc<Vec<RecordDifference>>,
     outcomes: Vector<PlannedRecord>,
+    /// Records of which the child changed nothing but whether the vector is stale, in order of ids.
+    stale_flags: Arc<Vec<RecordDifference>>,
     /// The parent's records with the actions done; the files are the parent's.
     merged: BranchVersion,
     /// Whether the child receives, as in a pull: counts are then of what changes in it.
@@ -56,8 +61,9 @@ impl RecordMerge {
         resolved: Resolved<'_>,
         merge_budget: &MergeBudget<'_>,
     ) -> Result<RecordMerge, PlanError> {
-        let changes =
-            differences_at_most(sides.base, sides.child, merge_budget.changes_max)?.ok_or(PlanError::Exceeded)?;
+        let RecordDifferences { content: changes, stale_flags } =
+            differences_with_flags_at_most(sides.base, sides.child, merge_budget.changes_max)?
+                .ok_or(PlanError::Exceeded)?;
         let mut outcomes = Vector::new();
         let mut merged = sides.parent.clone();
         for (number, change) in changes.iter().enumerate() {
@@ -71,8 +77,12 @@ impl RecordMerge {
                 merge_budget.pause();
             }
         }
+        for change in &stale_flags {
+            plan_stale_flag(change, sides)?.map_or(Ok(()), |action| action.apply(&mut merged))?;
+        }
         let (counts, hashes) = (Counts::default(), Vector::new());
-        let mut plan = RecordMerge { changes: Arc::new(changes), outcomes, merged, child_receives, counts, hashes };
+        let (changes, stale_flags) = (Arc::new(changes), Arc::new(stale_flags));
+        let mut plan = RecordMerge { changes, outcomes, stale_flags, merged, child_receives, counts, hashes };
         plan.counts = plan.count(sides, merge_budget)?;
         for number in 0..plan.changes.len().div_ceil(BATCH_RECORDS) {
             plan.hashes.push_back(plan.batch_hash(number)?);
@@ -151,6 +161,8 @@ impl RecordMerge {
             let before = std::mem::replace(&mut self.outcomes[at], PlannedRecord { action: taken, decision });
             self.count_action(before.action.as_ref(), false);
             place = Some(at);
+        } else if let Ok(at) = self.stale_flags.binary_search_by(|change| change.id.cmp(id)) {
+            action = plan_stale_flag(&self.stale_flags[at], sides)?;
         }
         // As the parent has it first: what an action leaves behind depends on that.
         self.merged.copy_record(id, sides.parent)?;
