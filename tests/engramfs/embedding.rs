@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::embed::{EmbedError, Embedder, TextKind};
-use engramfs::memory::{Answer, Document, Export, Memory, MergeVerb, OpenMode, Query, Setting, View, verify_on};
+use engramfs::memory::{
+    Answer, Document, Export, Memory, MergeVerb, OpenMode, Query, RecordPatch, Setting, SharedLogEntryInput, View,
+    verify_on,
+};
 
 use crate::support::{environment, main_of, open, put, verify, who};
 
@@ -347,6 +350,26 @@ fn vectors_of_another_length_turn_the_embedder_off_with_a_reason() {
     assert!(reason.starts_with("embedder_changed") && reason.contains("have 2 numbers"), "{reason}");
     assert_eq!(answer.mode.to_string(), "text");
     assert!(memory.reembed(main).is_err());
+}
+
+/// A fork is anybody's, and the length that it fixed would hold for the root branch.
+#[test]
+fn while_an_embedder_serves_no_vector_of_another_length_turns_it_off() {
+    let (_, memory, _, view) = embedded();
+    let fork = memory.fork(&who(), main_of(&memory), "x", None).unwrap();
+    let short = |count: usize| (0..count).map(|n| put(&format!("v{n}"), Some(vec![1.0, 2.0]), None)).collect();
+    for count in [1, 5_000] {
+        assert_eq!(memory.commit(&who(), fork, short(count)).unwrap_err().code(), "wrong_dimension", "{count}");
+    }
+    let entry = SharedLogEntryInput::parse(r#"{"text":"an entry","vector":[1,2]}"#).unwrap();
+    assert_eq!(memory.append_log(&who(), fork, &[entry]).unwrap_err().code(), "wrong_dimension");
+    let patch = RecordPatch { vector: Some(Some([1.0, 2.0].into())), ..RecordPatch::default() };
+    assert_eq!(memory.check_patch_vector(fork, &patch).unwrap_err().code(), "wrong_dimension", "told in the write");
+    assert_eq!(memory.set(&who(), fork, Setting::Dim, "2").unwrap_err().code(), "fixed");
+
+    memory.commit(&who(), fork, vec![put("v", Some(vec![0.0, 0.0, 0.0, 1.0]), None)]).unwrap();
+    let answer = ask(&memory, &view, MEANING);
+    assert_eq!((answer.reason.as_deref(), ids(&answer)), (None, vec!["a"]));
 }
 
 #[test]

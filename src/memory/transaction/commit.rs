@@ -334,11 +334,13 @@ impl Memory {
     /// length than the vectors of the memory, a number that is not finite, or no direction under cosine.
     pub fn check_patch_vector(&self, branch: BranchId, patch: &RecordPatch) -> Result<(), Error> {
         let catalog = self.catalog();
-        let settings = catalog.shared_settings(catalog.branch(branch)?)?;
+        let root = catalog.branch(catalog.branch(branch)?.root)?;
+        let settings = &root.settings;
+        let dim = settings.dim().or_else(|| self.embedder_dim(root));
         let vector = patch.vector.clone().flatten();
         let norm = vector.as_deref().map_or(0.0, crate::vector::norm);
         let content = RecordContent { vector, text: None, metadata: "".into() };
-        Ok(check_vector(settings.dim(), settings.metric(), &content, norm)?)
+        Ok(check_vector(dim, settings.metric(), &content, norm)?)
     }
 
     /// Checks a correction as a commit at this moment would, and changes nothing. Fails like

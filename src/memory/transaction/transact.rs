@@ -249,8 +249,8 @@ impl Memory {
         })
     }
 
-    /// Does a command whose outcome `prepare` gives: signs, appends, swaps the catalog. Fails like `prepare`, with
-    /// `Error::ReadOnly` if nothing can be written, with `LimitError` if memory has no room for the command, and with
+    /// Does a command whose outcome `prepare` gives: signs, appends, swaps the catalog. Fails like `prepare` and
+    /// [`Memory::check_embedder_dim`], with `Error::ReadOnly` if nothing can be written, with `LimitError` if memory has no room for the command, and with
     /// `Error::Journal` if the frame can't be appended. There is no entry then.
     pub(in crate::memory) fn execute_planned(
         &self,
@@ -259,7 +259,12 @@ impl Memory {
         prepare: impl FnOnce(&Catalog, &LogRecord) -> Result<PreparedCommand, Error>,
     ) -> Result<(Arc<SignedEntry>, BranchEvent), Error> {
         let journal = log_tail.writable()?;
-        let prepared = prepare(&self.catalog(), &log_record)?;
+        let prepared = {
+            let catalog = self.catalog();
+            let prepared = prepare(&catalog, &log_record)?;
+            self.check_embedder_dim(&catalog, &prepared.changes)?;
+            prepared
+        };
         let (command, bytes) = (&*log_record.command, log_record.to_bytes());
         debug_assert!(
             read_log_record(&bytes).is_ok_and(|read| read.to_bytes() == bytes),

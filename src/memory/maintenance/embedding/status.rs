@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::EmbedderSlot;
 use crate::branch::BranchVersion;
-use crate::memory::catalog::{Branch, Catalog, EmbedderRecord};
-use crate::memory::{Error, Memory};
+use crate::memory::catalog::settings::Setting;
+use crate::memory::catalog::{Branch, Catalog, CatalogChange, EmbedderRecord};
+use crate::memory::{Error, Memory, RecordError, SettingError};
 use crate::search::DerivedVectors;
 use crate::segment::SegmentError;
 
@@ -100,6 +101,43 @@ impl Memory {
             None => DerivedVectors { embedder: record.derived_set(), dim: record.dim, recent: Default::default() },
         });
         Ok(EmbeddingStatus { slot, record, vectors, obstacle, rebuilding })
+    }
+}
+
+impl Memory {
+    /// Returns how many numbers the vectors of the embedder of a root branch have; `None` before its entry, and where it
+    /// is not set now, or is not used for having another number of them than that entry or `config/dim` says.
+    pub(in crate::memory) fn embedder_dim(&self, root: &Branch) -> Option<usize> {
+        let slot = self.maintenance.embedding.find_slot(root)?;
+        let dim = EmbedderRecord::parse_without_probes(root.settings.get(Setting::Embedder))?.dim;
+        let fits_set = root.settings.dim().is_none_or(|set| set == dim);
+        (fits_set && slot.identity().is_ok_and(|identity| identity.dim == dim)).then_some(dim)
+    }
+
+    /// Checks a command that is about to be done: while an embedder serves, no first vector and no setting of another
+    /// branch may fix another length than that of its vectors, which would turn it off for all.
+    ///
+    /// [`RecordError::Dimension`] for a vector, [`SettingError::Fixed`] for `config/dim`. A replay does not ask, as it
+    /// knows no embedder.
+    pub(in crate::memory) fn check_embedder_dim(
+        &self,
+        catalog: &Catalog,
+        changes: &[CatalogChange],
+    ) -> Result<(), Error> {
+        for change in changes {
+            if let CatalogChange::Set(root, Setting::Dim, value) = change
+                && let Ok(found) = value.parse::<usize>()
+                && let Some(expected) = catalog.branches.get(root).and_then(|root| self.embedder_dim(root))
+                && found != expected
+            {
+                let is_vector = changes.iter().any(|change| matches!(change, CatalogChange::FixDimAndMetric(_)));
+                return Err(match is_vector {
+                    true => RecordError::Dimension { found, expected }.into(),
+                    false => SettingError::Fixed(Setting::Dim.name()).into(),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
