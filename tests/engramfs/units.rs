@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{BranchId, FILES_ROOT, Kind, Memory, MergeVerb, Side, View};
+use engramfs::memory::{BranchId, FILES_ROOT, Kind, Memory, MergeVerb, Setting, Side, View};
 
 use crate::files::{read, rename, write};
 use crate::support::{main_of, open, verify, who};
@@ -170,4 +170,27 @@ fn a_unit_whose_place_another_thing_has_blocks_the_merge() {
         (found(&memory, main), read(&memory, main, "n.db/own").unwrap()),
         (pair("base", "log"), "of the parent".into())
     );
+}
+
+#[test]
+fn a_unit_that_one_side_renamed_is_resolved_by_its_path_on_either_side() {
+    for path in ["files/data", "files/moved", "files/data/2", "files/moved/2"] {
+        let memory = open(&ForgetfulDisk::new()).unwrap();
+        let main = main_of(&memory);
+        memory.set(&who(), main, Setting::Rules, "/data/** unit\n/moved/** unit").unwrap();
+        write(&memory, main, "data/1", "1");
+        write(&memory, main, "data/2", "2");
+        let fork = memory.fork(&who(), main, "x", None).unwrap();
+        memory.edit(&who(), fork, rename((FILES_ROOT, "data"), (FILES_ROOT, "moved"))).unwrap();
+        write(&memory, main, "data/2", "of the parent");
+        assert_eq!(memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap_err().kind(), Kind::Conflict);
+        memory.resolve_conflict(&who(), fork, path, Side::Child).unwrap();
+        for merge in [MergeVerb::Merge, MergeVerb::Pull] {
+            let planned = memory.merge(&who(), fork, merge, true).unwrap();
+            let decisions: Vec<_> = planned.conflicts.iter().map(|item| item.decision).collect();
+            assert_eq!((planned.status, decisions), ("ready", vec![Some(Side::Child)]), "{path}, {merge:?}");
+        }
+        memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
+        assert_eq!((read(&memory, main, "moved/2").as_deref(), read(&memory, main, "data/2")), (Some("2"), None));
+    }
 }

@@ -406,12 +406,9 @@ impl MergePlan {
         if self.merge == MergeVerb::Pull { &self.child } else { &self.parent }
     }
 
-    /// Returns the decision on the unit that a file is in, where the sides have it differently.
-    pub fn unit_decision(&self, id: &str) -> Option<&Decision> {
-        let named = |path: &[u8]| *file_id(path) == *id;
-        let is_it = |unit: &&UnitConflict| named(&unit.path) || unit.members.iter().any(|path| named(path));
-        let unit = file_id(&self.files.units.iter().find(is_it)?.path);
-        self.conflicts().find(|item| item.id == unit)
+    /// Returns the units that both sides changed differently.
+    pub fn units(&self) -> &[UnitConflict] {
+        &self.files.units
     }
 
     /// Returns what both sides changed differently, whether it was decided or waits.

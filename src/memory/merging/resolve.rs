@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::file_decisions::file_id;
 use super::merge_budget::MergeBudget;
 use super::merge_plan::{MergeContext, MergePlan};
 use crate::lineage::{Decision, Detail, EntryOp, Side};
@@ -12,6 +13,7 @@ use crate::memory::command::merge_verb::MergeVerb;
 use crate::memory::command::plan_context::PlanContext;
 use crate::memory::command::prepared::{PreparedCommand, prepare_on_branch};
 use crate::memory::{Actor, Error, Memory, MergeError};
+use crate::merge::files::UnitConflict;
 use crate::object::{CodecError, Reader, Writer};
 
 /// Somebody chose a side of a conflict: merges take that as long as both sides have the versions that were chosen
@@ -60,6 +62,42 @@ struct ResolvedConflict {
     uid: u32,
     id: Arc<str>,
     resolution: Resolution,
+}
+
+impl MergePlan {
+    /// Returns the decision on the unit that a file is in, where the sides have it differently.
+    pub fn unit_decision(&self, id: &str) -> Option<&Decision> {
+        let unit = self.units_at(id).into_iter().next()?;
+        self.conflicts().find(|item| item.id == unit)
+    }
+
+    /// Returns the ids of the units that a path is of: by the path of the unit itself, or else of a member that the sides
+    /// have differently.
+    fn units_at(&self, id: &str) -> Vec<Arc<str>> {
+        let named = |path: &[u8]| *file_id(path) == *id;
+        let ids = |is_it: &dyn Fn(&UnitConflict) -> bool| -> Vec<Arc<str>> {
+            self.units().iter().filter(|unit| is_it(unit)).map(|unit| file_id(&unit.path)).collect()
+        };
+        let own = ids(&|unit| named(&unit.path));
+        if own.is_empty() { ids(&|unit| unit.members.iter().any(|path| named(path))) } else { own }
+    }
+
+    /// Returns the conflict that an id names; a unit is decided as a whole, so the name of any of its files stands for it.
+    fn named_conflict(&self, id: &str) -> Option<&Decision> {
+        let mut ids = self.units_at(id);
+        if ids.is_empty() {
+            ids.push(id.into());
+        }
+        self.conflicts().find(|item| ids.contains(&item.id))
+    }
+
+    /// Returns the one conflict of a file that is between the same versions as another, whatever its path is; `None` if
+    /// there are several.
+    fn only_conflict_like(&self, other: &Decision) -> Option<&Decision> {
+        let versions = |item: &Decision| (item.is_file(), item.base, item.child, item.parent);
+        let mut items = self.conflicts().filter(|item| versions(item) == versions(other));
+        items.next().filter(|_| items.next().is_none())
+    }
 }
 
 impl Memory {
@@ -117,56 +155,71 @@ impl Memory {
             let _writer = self.writer_for(who, &[Some(branch), self.parent_branch(branch)])?;
             self.catalog().clone()
         };
-        let (item, merge) = self.find_conflict(&catalog, branch, id, who.uid)?;
-        let resolution = Resolution { side, child: item.child, parent: item.parent };
-        let resolved = ResolvedConflict { uid: who.uid, id: item.id.clone(), resolution };
-        // Tried on a copy of the catalog first: a resolution that no merge follows would leave the conflict open, or to
-        // a strategy, without a word.
-        let is_followed = item.decision == Some(side)
-            || !self.applicable_decisions(&catalog, (branch, merge), vec![resolved.clone()])?.is_empty();
-        if item.decision.is_none() && !is_followed {
-            return Err(MergeError::FolderInTheWay(id.to_string()).into());
+        let (mut resolved, mut overruling) = (Vec::new(), None);
+        for (item, merge) in self.find_conflicts(&catalog, branch, id, who.uid)? {
+            let resolution = Resolution { side, child: item.child, parent: item.parent };
+            let one = ResolvedConflict { uid: who.uid, id: item.id.clone(), resolution };
+            // Tried on a copy of the catalog first: a resolution that no merge follows would leave the conflict open, or
+            // to a strategy, without a word.
+            let is_followed = item.decision == Some(side)
+                || !self.applicable_decisions(&catalog, (branch, merge), vec![one.clone()])?.is_empty();
+            if item.decision.is_none() && !is_followed {
+                if resolved.is_empty() {
+                    return Err(MergeError::FolderInTheWay(id.to_string()).into());
+                }
+                continue;
+            }
+            let child = catalog.branch(branch)?;
+            let receiver = if merge == MergeVerb::Pull { child } else { catalog.parent(child)? };
+            if resolved.is_empty() && !is_followed {
+                overruling = Some(receiver.settings.strategy().name());
+            }
+            resolved.push(one);
         }
-        let child = catalog.branch(branch)?;
-        let receiver = if merge == MergeVerb::Pull { child } else { catalog.parent(child)? };
-        let overruling = (!is_followed).then(|| receiver.settings.strategy().name());
-        let ResolvedConflict { id, resolution, .. } = resolved;
         let _room = self.reserve_room(disk_cost_bytes(0, 0))?;
-        let change = {
-            let mut writer = self.writer_for(who, &[Some(branch)])?;
-            let (_, change) =
-                self.execute(&mut writer, who.uid, ResolveConflict { branch, id: id.clone(), resolution })?;
-            // Words replace what a write would have said: one that came before them must not resolve it otherwise later.
-            // Under the lock, as whoever resolves by writing looks there; and behind the entry, since what has failed
-            // replaces nothing.
-            self.merging.acks.remove(branch, &id);
-            change
-        };
-        self.notify(change);
+        for ResolvedConflict { id, resolution, .. } in resolved {
+            let change = {
+                let mut writer = self.writer_for(who, &[Some(branch)])?;
+                let (_, change) =
+                    self.execute(&mut writer, who.uid, ResolveConflict { branch, id: id.clone(), resolution })?;
+                // Words replace what a write would have said: one that came before them must not resolve it otherwise
+                // later. Under the lock, as whoever resolves by writing looks there; and behind the entry, since what
+                // has failed replaces nothing.
+                self.merging.acks.remove(branch, &id);
+                change
+            };
+            self.notify(change);
+        }
         Ok(overruling)
     }
 
-    /// Finds a conflict that waits in a merge or else in a pull, or else one that one of them decides by itself.
-    fn find_conflict(
+    /// Finds the conflict that an id names: where it waits, in a merge or else in a pull, or else where one of them
+    /// decides it by itself. It comes twice where a merge and a pull have it under two paths, as one side renamed it.
+    fn find_conflicts(
         &self,
         catalog: &Catalog,
         branch: BranchId,
         id: &str,
         uid: u32,
-    ) -> Result<(Decision, MergeVerb), Error> {
-        let mut found = None;
-        for merge in [MergeVerb::Merge, MergeVerb::Pull] {
-            let planned = self.plan_whole(catalog, (branch, merge), uid)?;
-            // A unit is decided as a whole, so the name of any of its files stands for it.
-            let item = planned.unit_decision(id).or_else(|| planned.conflicts().find(|item| *item.id == *id));
-            if let Some(item) = item {
-                if item.decision.is_none() {
-                    return Ok((item.clone(), merge));
-                }
-                found.get_or_insert((item.clone(), merge));
-            }
+    ) -> Result<Vec<(Decision, MergeVerb)>, Error> {
+        let merged = self.plan_whole(catalog, (branch, MergeVerb::Merge), uid)?;
+        let in_merge = merged.named_conflict(id);
+        // A record has one id in both.
+        if let Some(item) = in_merge.filter(|item| item.decision.is_none() && !item.is_file()) {
+            return Ok(vec![(item.clone(), MergeVerb::Merge)]);
         }
-        found.ok_or_else(|| MergeError::NoConflict(id.to_string()).into())
+        let pulled = self.plan_whole(catalog, (branch, MergeVerb::Pull), uid)?;
+        let in_pull = pulled.named_conflict(id);
+        let (merge, pull) = match (in_merge, in_pull) {
+            (Some(item), None) => (Some(item), pulled.only_conflict_like(item)),
+            (None, Some(item)) => (merged.only_conflict_like(item), Some(item)),
+            both => both,
+        };
+        let found = [(merge, MergeVerb::Merge), (pull, MergeVerb::Pull)];
+        let mut found: Vec<_> = found.into_iter().filter_map(|(item, merge)| Some((item?.clone(), merge))).collect();
+        found.sort_by_key(|(item, _)| item.decision.is_some());
+        found.dedup_by(|later, first| later.0.id == first.0.id);
+        if found.is_empty() { Err(MergeError::NoConflict(id.to_string()).into()) } else { Ok(found) }
     }
 
     /// Resolves for the child what was written in a branch by who was shown that it is in conflict. If that can't be
