@@ -33,6 +33,9 @@ pub enum MergeError {
     /// What was to be resolved is not in conflict. Kind `NotFound`.
     #[error("{0} is not in conflict")]
     NoConflict(String),
+    /// What was to be resolved is the path of several files: bytes that are not UTF-8 are replaced in it. Kind `Invalid`.
+    #[error("{0} stands for several files in conflict")]
+    SeveralFiles(String),
     /// The side that was chosen needs the place of a directory. Kind `Invalid`.
     #[error("{0} can't be resolved so: the other side has a directory there that holds something")]
     FolderInTheWay(String),
@@ -87,6 +90,11 @@ impl MergeError {
                 Kind::NotFound,
                 "no_conflict",
                 "see the branch's file conflicts, or run engramfs merge --dry-run TARGET, which lists them",
+            ),
+            MergeError::SeveralFiles(_) => Advice::new(
+                Kind::Invalid,
+                "several_files",
+                "write the path of one as conflicts lists it; of two that read alike, rename one in the branch first",
             ),
             MergeError::FolderInTheWay(_) => Advice::new(
                 Kind::Invalid,

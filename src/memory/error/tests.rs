@@ -163,11 +163,12 @@ fn of_branches() -> [BranchError; 12] {
     ]
 }
 
-fn of_merges() -> [MergeError; 13] {
+fn of_merges() -> [MergeError; 14] {
     [
         MergeError::Conflicts { count: 1, shown: text(), has_files: true, has_directories: true, has_units: true },
         MergeError::RevertConflicts { count: 1, shown: text() },
         MergeError::NoConflict(text()),
+        MergeError::SeveralFiles(text()),
         MergeError::FolderInTheWay(text()),
         MergeError::UnitInUse(text()),
         MergeError::ParentMoves,
@@ -322,6 +323,7 @@ quota Quota
 read_only ReadOnly
 record_exists Exists
 root_name Invalid
+several_files Invalid
 signal_ended Gone
 signal_exists Exists
 signal_too_long TooLarge

@@ -83,12 +83,18 @@ impl MergePlan {
     }
 
     /// Returns the conflict that an id names; a unit is decided as a whole, so the name of any of its files stands for it.
-    fn named_conflict(&self, id: &str) -> Option<&Decision> {
+    /// [`MergeError::SeveralFiles`] if names that are not UTF-8 read alike.
+    fn named_conflict(&self, id: &str) -> Result<Option<&Decision>, Error> {
         let mut ids = self.units_at(id);
         if ids.is_empty() {
             ids.push(id.into());
         }
-        self.conflicts().find(|item| ids.contains(&item.id))
+        let mut items = self.conflicts().filter(|item| ids.contains(&item.id));
+        let first = items.next();
+        match items.next() {
+            None => Ok(first),
+            Some(_) => Err(MergeError::SeveralFiles(id.to_string()).into()),
+        }
     }
 
     /// Returns the one conflict of a file that is between the same versions as another, whatever its path is; `None` if
@@ -106,7 +112,7 @@ impl Memory {
     /// strategy or a rule, the name of that strategy is returned, and `None` if the choice counts now.
     ///
     /// Kind `NotFound` if `id` is in no conflict. Kind `Invalid`, code `folder_in_the_way`, if what is in a directory
-    /// prevents the choice.
+    /// prevents the choice, or code `several_files` if names that are not UTF-8 read alike.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -203,13 +209,16 @@ impl Memory {
         uid: u32,
     ) -> Result<Vec<(Decision, MergeVerb)>, Error> {
         let merged = self.plan_whole(catalog, (branch, MergeVerb::Merge), uid)?;
-        let in_merge = merged.named_conflict(id);
+        let in_merge = merged.named_conflict(id)?;
         // A record has one id in both.
         if let Some(item) = in_merge.filter(|item| item.decision.is_none() && !item.is_file()) {
             return Ok(vec![(item.clone(), MergeVerb::Merge)]);
         }
         let pulled = self.plan_whole(catalog, (branch, MergeVerb::Pull), uid)?;
-        let in_pull = pulled.named_conflict(id);
+        let in_pull = match pulled.named_conflict(id) {
+            Err(error) if in_merge.is_none() => return Err(error),
+            found => found.unwrap_or_default(),
+        };
         let (merge, pull) = match (in_merge, in_pull) {
             (Some(item), None) => (Some(item), pulled.only_conflict_like(item)),
             (None, Some(item)) => (merged.only_conflict_like(item), Some(item)),
@@ -252,6 +261,8 @@ impl Memory {
                 let is_it = |shown: &Option<_>| *shown == item.parent;
                 let found =
                     written.iter().find(|it| it.ack.merge == merge && it.id == item.id && is_it(&it.ack.parent))?;
+                // Where names read alike nobody knows which of the files was written.
+                planned.named_conflict(&item.id).ok()?;
                 let resolution = Resolution { side: Side::Child, child: item.child, parent: item.parent };
                 Some(ResolvedConflict { uid: found.uid, id: item.id.clone(), resolution })
             });

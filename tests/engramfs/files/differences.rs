@@ -82,6 +82,46 @@ fn a_name_that_is_not_utf_8_is_resolved_as_it_is_listed_and_rolled_back_by_quest
 }
 
 #[test]
+fn a_path_that_two_files_in_conflict_have_alike_resolves_neither() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    memory.set(&who(), main, Setting::Strategy, "manual").unwrap();
+    let named = |bytes: &[u8]| FileName::new(bytes).unwrap();
+    let create = |name: &[u8]| {
+        let make = NewInode::File;
+        let op = FileOp::Create { parent: FILES_ROOT, name: named(name), make, mode: 0o644, uid: 0, gid: 0 };
+        memory.edit(&who(), main, op).unwrap().inode
+    };
+    let inodes = [create(b"odd\xff"), create(b"odd\xfe")];
+    let fill = |branch: BranchId, text: &str| {
+        for inode in inodes {
+            memory.edit(&who(), branch, FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() }).unwrap();
+        }
+    };
+    fill(main, "base");
+    let x = memory.fork(&who(), main, "x", None).unwrap();
+    fill(main, "main");
+    fill(x, "fork");
+    let listed = "files/odd\u{fffd}";
+    let resolve = |path: &str| memory.resolve_conflict(&who(), x, path, Side::Child);
+    assert_eq!(resolve(listed).unwrap_err().code(), "several_files");
+    let open_conflicts = || {
+        let planned = memory.merge(&who(), x, MergeVerb::Merge, true).unwrap();
+        planned.conflicts.iter().filter(|item| item.decision.is_none()).count()
+    };
+    assert_eq!(open_conflicts(), 2);
+
+    // As the hint says.
+    let (parent, new_parent, mode) = (FILES_ROOT, FILES_ROOT, RenameMode::Plain);
+    let (name, new_name) = (named(b"odd\xfe"), named(b"even"));
+    memory.edit(&who(), x, FileOp::Rename { parent, name, new_parent, new_name, mode, keep: false }).unwrap();
+    resolve("files/even").unwrap();
+    assert_eq!(open_conflicts(), 1);
+    resolve(listed).unwrap();
+    memory.merge(&who(), x, MergeVerb::Merge, false).unwrap();
+}
+
+#[test]
 fn a_comparison_shows_the_text_of_ones_own_files_up_to_64_kib() {
     let memory = open(&ForgetfulDisk::new()).unwrap();
     let main = main_of(&memory);
