@@ -10,7 +10,7 @@ use super::errno::{Errno, Failure};
 use super::mount_branch_state::MountBranchState;
 use super::mount_context::{Caller, OpenContext};
 use super::node::FsNode;
-use crate::memory::BranchId;
+use crate::memory::{BranchId, View};
 use crate::sync::Mutex;
 
 /// What an open file does. What a kind of file has no use for stays at its default.
@@ -58,6 +58,9 @@ pub(super) trait File: Send + Sync {
     fn is_pending(&self) -> bool {
         false
     }
+
+    /// Notes that the record `from` of its branch has another id now, or with `None` is gone.
+    fn follow_record(&self, _from: &str, _to: Option<&Arc<str>>) {}
 
     /// Returns whether its operations may take more than a moment.
     fn takes_long(&self) -> bool {
@@ -171,6 +174,13 @@ impl HandleTable {
     /// Returns one of the handles that are open on `node`, whichever.
     pub fn find_by_node(&self, node: &FsNode) -> Option<Arc<Handle>> {
         self.handles.lock().values().find(|handle| handle.node == *node).cloned()
+    }
+
+    /// Tells the records of a branch that are open that one has another id now, or with `None` is gone.
+    pub fn follow_record(&self, branch: BranchId, from: &str, to: Option<&Arc<str>>) {
+        let is_record = |node: &FsNode| matches!(node, FsNode::Record(View::Branch(of), _) if *of == branch);
+        let handles: Vec<_> = self.handles.lock().values().filter(|handle| is_record(&handle.node)).cloned().collect();
+        handles.iter().filter_map(|handle| handle.file().ok()).for_each(|file| file.follow_record(from, to));
     }
 
     /// Returns whether some handle in the branch holds written bytes that are not committed.

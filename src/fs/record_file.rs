@@ -16,7 +16,11 @@ use crate::sync::{Mutex, MutexGuard, Rank, Reservation};
 /// before a commit.
 pub(super) struct RecordFile {
     context: OpenContext,
+    /// The id at the open, which the document may name.
     id: Arc<str>,
+    /// The id that the record has now; `None` once it was removed, as it takes no commit any more. Not locked during a
+    /// commit, for which nobody who renames must wait.
+    present_id: Mutex<Option<Arc<str>>>,
     append: bool,
     buffer: Mutex<Buffer>,
     /// As in the buffer, for those who must not wait for a commit.
@@ -60,7 +64,12 @@ impl RecordFile {
         let (is_pending, length) = (AtomicBool::new(false), AtomicU64::new(bytes.len() as u64));
         let buffer = Buffer { must_be_new: flags.exclusive, ..Buffer::new(context.count_buffer(bytes)?) };
         let buffer = Mutex::with_rank(Rank::Handle, buffer);
-        Ok(RecordFile { context, id: id.clone(), append: flags.append, buffer, is_pending, length })
+        let present_id = Mutex::new(Some(id.clone()));
+        Ok(RecordFile { context, id: id.clone(), present_id, append: flags.append, buffer, is_pending, length })
+    }
+
+    fn present_id(&self) -> Option<Arc<str>> {
+        self.present_id.lock().clone()
     }
 
     /// Fails if what was written can't become a record any more, whatever follows.
@@ -69,7 +78,9 @@ impl RecordFile {
             return Ok(());
         };
         if let Some(record) = RecordPatch::parse_beginning(&self.id, &buffer.bytes[..beginning])? {
-            self.context.memory().check_correction(self.context.branch(), &self.id, &record)?;
+            if let Some(id) = self.present_id() {
+                self.context.memory().check_correction(self.context.branch(), &id, &record)?;
+            }
             buffer.set_checked(record, beginning);
         }
         Ok(())
@@ -278,10 +289,15 @@ impl File for RecordFile {
         if !buffer.is_pending {
             return Ok(());
         }
+        let Some(id) = self.present_id() else {
+            // As what is written to a file without a name goes with its last handle.
+            self.set_pending(&mut buffer, false);
+            return Ok(());
+        };
         self.context.check_writable()?;
         if let Some(patch) = buffer.record(&self.id)? {
-            let edit = RecordEdit::Correct { id: self.id.clone(), patch, line: 0 };
-            self.context.commit_record(edit, buffer.must_be_new.then_some(&self.id))?;
+            let edit = RecordEdit::Correct { id: id.clone(), patch, line: 0 };
+            self.context.commit_record(edit, buffer.must_be_new.then_some(&id))?;
             buffer.must_be_new = false;
             buffer.mark_committed();
         }
@@ -291,7 +307,14 @@ impl File for RecordFile {
     }
 
     fn is_pending(&self) -> bool {
-        self.is_pending.load(Ordering::Acquire)
+        self.is_pending.load(Ordering::Acquire) && self.present_id.lock().is_some()
+    }
+
+    fn follow_record(&self, from: &str, to: Option<&Arc<str>>) {
+        let mut id = self.present_id.lock();
+        if id.as_deref() == Some(from) {
+            *id = to.cloned();
+        }
     }
 
     fn length(&self) -> Option<u64> {

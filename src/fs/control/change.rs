@@ -79,15 +79,12 @@ impl ControlNodeOps<'_> {
         self.fs.check_target(node, (new_parent, new_name))?;
         match (node, new_parent) {
             (FsNode::Record(view, _), _) if parent == new_parent => {
-                vectors::rename(&self.fs.mount.open_context(view, caller)?, name, new_name, flags != 0)?;
+                let context = self.fs.mount.open_context(view, caller)?;
+                vectors::rename(&context, &self.fs.handles, (name, new_name), flags != 0)?;
             }
             (FsNode::Temporary(branch, _), _) if parent == new_parent => {
-                vectors::rename(
-                    &self.fs.mount.open_context(&View::Branch(*branch), caller)?,
-                    name,
-                    new_name,
-                    flags != 0,
-                )?;
+                let context = self.fs.mount.open_context(&View::Branch(*branch), caller)?;
+                vectors::rename(&context, &self.fs.handles, (name, new_name), flags != 0)?;
             }
             (FsNode::Signal(view, key, _), _) if parent == new_parent => {
                 signals::rename(&self.fs.mount.open_context(view, caller)?, key, new_name, flags != 0)?;

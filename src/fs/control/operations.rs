@@ -156,7 +156,7 @@ impl NodeOperations for ControlNodeOps<'_> {
     fn unlink(&self, caller: Caller, name: &OsStr) -> Result<(), Failure> {
         match self.node {
             FsNode::Directory(view, ControlDirectory::Vectors) => {
-                vectors::unlink(&self.fs.mount.open_context(view, caller)?, name)
+                vectors::unlink(&self.fs.mount.open_context(view, caller)?, &self.fs.handles, name)
             }
             FsNode::Shared(view, SharedNode::Signals) => {
                 signals::unlink(&self.fs.mount.open_context(view, caller)?, name)

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use crate::fs::errno::{Errno, Failure};
+use crate::fs::handle::HandleTable;
 use crate::fs::mount_context::OpenContext;
 use crate::fs::node::FsNode;
 use crate::fs::open_flags::OpenFlags;
@@ -59,23 +60,33 @@ pub(super) fn create(context: &OpenContext, name: &OsStr, mode: u32, flags: Open
     }
 }
 
-/// Removes a record in this branch, or a temporary. EROFS if nothing can be changed, ENOENT if there is nothing with
-/// that name.
-pub(super) fn unlink(context: &OpenContext, name: &OsStr) -> Result<(), Failure> {
+/// Removes a record in this branch, or a temporary. What is written to the record through open handles goes nowhere from
+/// then on. EROFS if nothing can be changed, ENOENT if there is nothing with that name.
+pub(super) fn unlink(context: &OpenContext, handles: &HandleTable, name: &OsStr) -> Result<(), Failure> {
     context.check_writable()?;
     if VectorsName::parse(name) != VectorsName::Record {
         return context.state.temporaries.remove(name).map(drop).ok_or(Errno::ENOENT.into());
     }
     let id = record_id(name)?;
     match record_exists(context, &id)? {
-        true => context.commit_record(RecordEdit::Delete { id }, None),
+        true => {
+            context.commit_record(RecordEdit::Delete { id: id.clone() }, None)?;
+            handles.follow_record(context.branch(), &id, None);
+            Ok(())
+        }
         false => Err(Errno::ENOENT.into()),
     }
 }
 
-/// Renames within one `vectors/`; with a record on either side that is a commit. ENAMETOOLONG for a new name of more
-/// than 255 bytes, EEXIST if it is taken and `no_replace`, ENOENT if there is nothing of the old one.
-pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace: bool) -> Result<(), Failure> {
+/// Renames within one `vectors/`; with a record on either side that is a commit. Open handles on a record that becomes
+/// another one go with it. ENAMETOOLONG for a new name of more than 255 bytes, EEXIST if it is taken and `no_replace`,
+/// ENOENT if there is nothing of the old one.
+pub(super) fn rename(
+    context: &OpenContext,
+    handles: &HandleTable,
+    (from, to): (&OsStr, &OsStr),
+    no_replace: bool,
+) -> Result<(), Failure> {
     context.check_writable()?;
     if to.len() > 255 {
         return Err(Errno::ENAMETOOLONG.into());
@@ -99,7 +110,12 @@ pub(super) fn rename(context: &OpenContext, from: &OsStr, to: &OsStr, no_replace
             let (from, to) = (record_id(from)?, record_id(to)?);
             // Asked again in the commit: another one may write that record after the look above.
             let absent = no_replace.then(|| to.clone());
-            context.commit_record(RecordEdit::Rename { from, to }, absent.as_ref())
+            context.commit_record(RecordEdit::Rename { from: from.clone(), to: to.clone() }, absent.as_ref())?;
+            if from != to {
+                handles.follow_record(context.branch(), &to, None);
+                handles.follow_record(context.branch(), &from, Some(&to));
+            }
+            Ok(())
         }
         (Record, Backup) => move_to_backup(context, &record_id(from)?, to),
         (Record, VectorsName::Temporary) => Err(no_record(to)),

@@ -219,6 +219,37 @@ fn an_open_record_outlives_its_name() {
     assert_eq!(rig.fs.getattr(rig.who, ino, None), Err(Errno::ENOENT));
 }
 
+/// As what is written to a file goes where its name has gone.
+#[test]
+fn an_open_record_is_written_under_its_new_name_and_after_its_removal_nowhere() {
+    let rig = Rig::new();
+    for name in ["a", "b"] {
+        rig.write(&format!("main/vectors/{name}.json"), &document(name)).unwrap();
+    }
+    let open = |name: &str| {
+        let handle = rig.open(&format!("main/vectors/{name}.json"), ANEW).unwrap();
+        rig.fs.write(handle, 0, br#"{"id":"a","text":"written"}"#).unwrap();
+        handle
+    };
+    let moved = open("a");
+    let replaced = rig.open("main/vectors/b.json", ANEW).unwrap();
+    rig.fs.write(replaced, 0, b"replaced").unwrap();
+    rig.mv("main/vectors/a.json", "main/vectors/b.json").unwrap();
+    for handle in [replaced, moved] {
+        rig.fs.flush(handle).unwrap();
+        rig.fs.release(handle);
+    }
+    assert_eq!(rig.list("main/vectors"), ["b.json"]);
+    assert_eq!(text(&rig, "main/vectors/b.json"), "written");
+
+    rig.mv("main/vectors/b.json", "main/vectors/a.json").unwrap();
+    let removed = open("a");
+    rig.rm("main/vectors/a.json").unwrap();
+    rig.fs.flush(removed).unwrap();
+    rig.fs.release(removed);
+    assert!(rig.list("main/vectors").is_empty());
+}
+
 #[test]
 fn an_atomic_saver_commits_by_renaming() {
     let rig = Rig::new();
