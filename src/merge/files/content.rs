@@ -94,7 +94,7 @@ pub enum Loser {
         /// The line without its line end, or the entry's JSON text as it stood in the file.
         bytes: Vec<u8>,
     },
-    /// A line or an entry of a side's file that is closed to who reads of it: it counts, and is not told.
+    /// A line or an entry of a side's file that not everybody may read: it counts, and is not told.
     ClosedPart(Side),
 }
 

@@ -203,6 +203,35 @@ fn lines_of_a_closed_file_that_lose_are_counted_and_not_told() {
     assert!(matches!(told.losers[..], [super::FileLoser { what: Loser::Part { .. }, .. }]));
 }
 
+/// An entry is read by all who may read the branch, so it doesn't matter whose the file is.
+#[test]
+fn lines_of_a_file_that_not_everybody_may_read_are_counted_and_not_told() {
+    let mut base = TestFiles::new();
+    base.mkdir("d").write("d/a.log", "");
+    set(&mut base, "d", ANN, 0o755);
+    set(&mut base, "d/a.log", ANN, 0o644);
+    let (mut giver, mut own) = (base.later(50), base.later(100));
+    giver.write("d/a.log", "{\"id\":1,\"v\":\"secret\"}\n");
+    own.write("d/a.log", "{\"id\":1,\"v\":\"own\"}\n");
+    let lost = |giver: &TestFiles, own: &TestFiles| {
+        let plan = merged(&base, giver, own, Strategy::ParentWins, GuardScope::Plan);
+        plan.losers.into_iter().map(|lost| lost.what).collect::<Vec<_>>()
+    };
+    assert!(matches!(lost(&giver, &own)[..], [Loser::Part { side: Side::Child, .. }]), "a control");
+    // By another name anybody may read it.
+    for (path, is_linked) in [("d/a.log", false), ("d", false), ("", false), ("d", true)] {
+        for closed in [Side::Child, Side::Parent] {
+            let (mut giver, mut own) = (giver.clone(), own.clone());
+            let side = if closed == Side::Child { &mut giver } else { &mut own };
+            side.chmod(path, 0o700);
+            if is_linked {
+                side.link("d/a.log", "open.log");
+            }
+            assert_eq!(lost(&giver, &own) == [Loser::ClosedPart(Side::Child)], !is_linked, "{path} {closed:?}");
+        }
+    }
+}
+
 /// A revert brings a mode of one time and leaves the content of another.
 #[test]
 fn a_mode_of_an_earlier_state_opens_no_content_that_came_later() {

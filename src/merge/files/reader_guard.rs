@@ -20,7 +20,7 @@ pub struct ReaderGuard {
 /// What the owner of a branch comes to read of a merge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GuardScope {
-    /// The plan alone, with the lines that lose: the other branch receives, with the modes and places that they gave.
+    /// The plan alone: the other branch receives, with the modes and places that they gave.
     Plan,
     /// The files, too: their branch receives what its parent has by now.
     Files,
@@ -68,6 +68,14 @@ impl ReaderGuard {
         let mut names = node.names().peekable();
         names.peek().is_some() && names.all(|(directory, _)| !self.closed_directories(tree, directory).is_empty())
     }
+}
+
+/// Returns whether everybody who gets to `files/` may read a file, whoever it belongs to: its own mode lets them, and those of all
+/// directories above one of its names, the root among them.
+pub(super) fn is_open_to_everybody(tree: &Tree, node: &FileNode) -> bool {
+    let is_open = |inode: u64| tree.node(inode).is_ok_and(|node| node.is_open_to_others());
+    let is_reached = |directory: u64| is_open(ROOT) && directories_upwards(tree, directory).into_iter().all(is_open);
+    node.is_open_to_others() && node.names().any(|(directory, _)| is_reached(directory))
 }
 
 /// Returns a directory and those above it, without the root.

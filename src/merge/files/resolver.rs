@@ -7,6 +7,7 @@ use super::conflict_policy::{ConflictPolicy, merge_names};
 use super::content::{other_side, whole};
 use super::node_change::{FileDecision, MergeItem, NewBody, NodeChange, NodeVersion, same_body};
 use super::node_map::{NodeId, NodeMap, places};
+use super::reader_guard::is_open_to_everybody;
 use super::{
     CONTENT_BYTES_MAX, ContentChoice, ContentKey, ContentMerger, Contents, Fallback, Loser, MergedContent, ReaderGuard,
     Rules, Side, Strategy, merge_contents,
@@ -37,7 +38,7 @@ pub(super) struct Resolver<'a> {
     pub packs: &'a dyn Packs,
     /// Merges contents that both sides changed, or remembers how they merged before.
     pub merger: &'a dyn ContentMerger,
-    /// To whom no line is told of a file that is closed to them; nobody where who asks may read all.
+    /// To whom nothing may be opened that was closed to them; nobody where who asks may read all.
     pub guard: Option<ReaderGuard>,
     /// Bytes of contents that may still be merged by their kind; beyond that files are `whole`.
     pub bytes_left: u64,
@@ -221,7 +222,7 @@ impl<'a> Resolver<'a> {
         let path = item.path().unwrap_or_default();
         let merged = self.contents(path, base, child, parent, policy.strategy)?;
         policy.note(merged.decision);
-        let losers = self.without_closed_lines(item, merged.losers);
+        let losers = self.without_closed_lines(item.id, merged.losers);
         self.losers.extend(losers.into_iter().map(|what| FileLoser { path: path.to_vec(), what }));
         self.fallbacks.extend(merged.fallback.map(|fallback| (path.to_vec(), fallback)));
         Ok(match merged.choice {
@@ -231,19 +232,19 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// Returns the losers without the lines of a file that is closed to the reader, of which only the number is told.
-    fn without_closed_lines(&self, item: &MergeItem, losers: Vec<Loser>) -> Vec<Loser> {
-        let Some(guard) = self.guard else { return losers };
-        let is_closed = |side: Side| {
-            let (tree, seen) = match side {
-                Side::Parent => (self.trees.parent, &item.parent),
-                Side::Child | Side::Both => (self.trees.child, &item.child),
-            };
-            let can_not_read = |node: &FileNode| guard.shuts_out(tree, node) || guard.is_out_of_reach(tree, node);
-            seen.as_ref().is_some_and(|seen| can_not_read(&seen.node))
+    /// Returns the losers without the lines of a file that is not open to everybody on both sides, of which only the number is
+    /// told: the entry of a merge shows them to whoever reads the lineage, which has no modes.
+    fn without_closed_lines(&self, id: NodeId, losers: Vec<Loser>) -> Vec<Loser> {
+        let trees = &self.trees;
+        // The mode of an item may be that of the base, where a pull has closed the child's file.
+        let is_open = |tree: &Tree, inode: Option<u64>| {
+            inode.and_then(|inode| tree.node(inode).ok()).is_none_or(|node| is_open_to_everybody(tree, node))
         };
+        if is_open(trees.child, trees.child_inode(id)) && is_open(trees.parent, trees.parent_inode(id)) {
+            return losers;
+        }
         let without_line = |loser: Loser| match loser {
-            Loser::Part { side, .. } if is_closed(side) => Loser::ClosedPart(side),
+            Loser::Part { side, .. } => Loser::ClosedPart(side),
             loser => loser,
         };
         losers.into_iter().map(without_line).collect()
