@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::visible::{HiddenPaths, paths};
-use crate::workspace::{FileNode, ROOT, Tree};
+use crate::workspace::{FileNode, ROOT, Tree, TreeDifference};
 
 const READ: u32 = 0o4;
 const SEARCH: u32 = 0o1;
@@ -97,20 +97,50 @@ impl<'a> AccessCheck<'a> {
             }
         };
         while let Some((directory, node)) = unknown.pop() {
-            may = may && self.may_pass(directory, node);
+            may = may && self.has_right(directory, node, SEARCH);
             self.directories.insert(directory, may);
         }
         may
     }
 
-    /// Returns whether the reader may search a directory, whatever is above it.
-    fn may_pass(&self, directory: u64, node: &FileNode) -> bool {
+    /// Returns whether the reader may list a directory and those above it, and so learn of what is in it. False where
+    /// there is none.
+    fn may_list(&mut self, path: &[u8]) -> bool {
+        let tree = self.tree;
+        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let mut directories = [0, path.len()].into_iter().chain(slashes).map(|end| tree.resolve(&path[..end]));
+        let has_right = |directory| tree.node(directory).is_ok_and(|node| self.has_right(directory, node, READ));
+        directories.all(|directory| directory.is_ok_and(has_right))
+            && tree.resolve(path).is_ok_and(|directory| self.may_search(directory))
+    }
+
+    /// Returns whether the reader has a right in a directory, whatever is above it.
+    fn has_right(&self, directory: u64, node: &FileNode, right: u32) -> bool {
         if directory != ROOT {
-            return self.reader.may_open(self.tree, node, SEARCH);
+            return self.reader.may_open(self.tree, node, right);
         }
         // A mount gives the root its owner's group, which is not known here: the reader may be in it or not.
         let bits = if self.reader.uid == self.root_owner { node.mode >> 6 } else { node.mode & node.mode >> 3 };
-        self.reader.uid == 0 || bits & SEARCH == SEARCH
+        self.reader.uid == 0 || bits & right == right
+    }
+}
+
+/// Which paths of a comparison of two trees its reader could list: what is told of others says what a directory holds
+/// that is closed to them.
+pub struct ListedPaths<'a>([AccessCheck<'a>; 2]);
+
+impl<'a> ListedPaths<'a> {
+    /// Begins with nothing looked at in the older and the newer tree, each with the owner of its branch.
+    pub fn new(trees: [(&'a Tree, u32); 2], reader: &'a Credentials) -> ListedPaths<'a> {
+        ListedPaths(trees.map(|(tree, root_owner)| AccessCheck::new(tree, root_owner, reader)))
+    }
+
+    /// Returns whether the reader could list the path in each tree that has it. The root is no name in a directory.
+    pub fn has(&mut self, difference: &TreeDifference) -> bool {
+        let path = &difference.path;
+        let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
+        let mut sides = self.0.iter_mut().zip([&difference.old, &difference.new]);
+        path.is_empty() || sides.all(|(tree, there)| there.is_none() || tree.may_list(&path[..end]))
     }
 }
 

@@ -34,7 +34,7 @@ mod visible;
 #[cfg(test)]
 mod tests;
 
-pub use access::Credentials;
+pub use access::{Credentials, ListedPaths};
 pub use builder::{IndexOutcome, index_contents, merge_segments};
 pub use content::{INDEXED_BYTES_MAX, IndexKey, IndexableContent};
 pub use index_segment::{IndexSegment, PassageLocation};

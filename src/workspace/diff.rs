@@ -33,6 +33,15 @@ impl TreeDifference {
         [&self.old, &self.new].map(|there| there.as_ref().map(|(_, node)| node.hash_without_entries()))
     }
 
+    /// Returns how the path differs.
+    pub fn kind(&self) -> ChangeKind {
+        match (&self.old, &self.new) {
+            (None, _) => ChangeKind::Added,
+            (_, None) => ChangeKind::Deleted,
+            _ => ChangeKind::Modified,
+        }
+    }
+
     /// Returns whether a third tree has at the path what the newer one has there.
     pub fn is_new_in(&self, tree: &Tree) -> bool {
         let there = tree.resolve(&self.path).ok().and_then(|inode| tree.node(inode).ok());
@@ -76,13 +85,8 @@ struct TreePair {
 impl Tree {
     /// Returns how a newer tree differs from this one, in bytewise order of paths.
     pub fn changes(&self, newer: &Tree) -> Vec<PathChange> {
-        let kind = |it: &TreeDifference| match (&it.old, &it.new) {
-            (None, _) => ChangeKind::Added,
-            (_, None) => ChangeKind::Deleted,
-            _ => ChangeKind::Modified,
-        };
         let all = self.differences(newer).into_iter();
-        all.map(|it| PathChange { kind: kind(&it), path: it.path }).collect()
+        all.map(|it| PathChange { kind: it.kind(), path: it.path }).collect()
     }
 
     /// Returns every path at which a newer tree differs from this one, with both nodes, in bytewise

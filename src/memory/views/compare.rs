@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::branch::differences_at_most;
+use crate::file_index::ListedPaths;
 use crate::lineage::EntryOp;
 use crate::memory::catalog::{BranchId, Revision, StateSource, View};
 use crate::memory::merging::find_state::StateSearch;
@@ -25,7 +26,7 @@ impl Memory {
     ///
     /// A state is a checkpoint's label, an entry or a time; `/` and a path for the present state of another branch; or
     /// `None` for the present state of this one. Files include their text if the caller may read it, it is UTF-8 and
-    /// has at most 64 KiB.
+    /// has at most 64 KiB. Paths that the viewer could not list are left out.
     ///
     /// Fails like [`Memory::find_state`], and with kind `NotFound` for a branch that the viewer may not read. Code
     /// `too_many_changes` beyond 1,048,576 changes. Kind `Quota` or `Full` if the lines need more memory than the
@@ -46,7 +47,8 @@ impl Memory {
         Ok(ShownObject { line: lines, content: None })
     }
 
-    /// Returns an entry with what it changed in a branch, one JSON line for each change.
+    /// Returns an entry with what it changed in a branch, one JSON line for each change but those of files that the viewer
+    /// could not list.
     ///
     /// Code `not_kept` if the states before and after it are not kept, `not_revertible` if it changed nothing of the
     /// branch, `too_many_changes` (kind `Invalid`) beyond 1,048,576 changes. Otherwise fails like [`Memory::show`].
@@ -112,7 +114,12 @@ impl Memory {
             let line = json!({ "kind": "record", "id": &*change.id, "change": name, "before": before, "after": after });
             push_line(&mut out, &mut held, &line)?;
         }
+        let trees = [old, new].map(|(state, owner)| (state.files(), owner));
+        let mut listed = viewer.reader.map(|reader| ListedPaths::new(trees, reader));
         for change in old.0.files().differences_at_most(new.0.files(), limit).ok_or_else(too_many)? {
+            if listed.as_mut().is_some_and(|listed| !listed.has(&change)) {
+                continue;
+            }
             let path = format!("files/{}", String::from_utf8_lossy(&change.path));
             let name = change_name(change.old.is_some(), change.new.is_some());
             let before = self.file((who, viewer), old, change.old.as_ref());
@@ -198,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_shows_no_text_below_a_directory_that_is_closed_to_its_reader() {
+    fn a_comparison_shows_nothing_below_a_directory_that_is_closed_to_its_reader() {
         let who = Actor { uid: 7, gid: 7, name: "ann".into() };
         let environment = Environment::real(who.clone());
         let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
@@ -208,18 +215,39 @@ mod tests {
             memory.edit(&who, main, FileOp::Create { parent, name, make, mode, uid, gid: uid }).unwrap().inode
         };
         let before = memory.state(&View::Branch(main)).unwrap();
-        for (name, owner) in [("open", 7), ("shut", 8)] {
-            let directory = make(FILES_ROOT, name, NewInode::Directory, (owner, 0o700));
+        // Only to be searched, only to be listed, and below a closed one.
+        let directories = [("open", 7, 0o700), ("shut", 8, 0o700), ("blind", 8, 0o711), ("listed", 8, 0o744)];
+        for (name, owner, mode) in directories {
+            let directory = make(FILES_ROOT, name, NewInode::Directory, (owner, mode));
             make(directory, "file", NewInode::File, (7, 0o644));
+            make(directory, "unreadable", NewInode::File, (7, 0o000));
+            let below = make(directory, "below", NewInode::Directory, (7, 0o755));
+            make(below, "file", NewInode::File, (7, 0o644));
         }
         let reader = Credentials { uid: 7, groups: vec![7], knows_all_groups: true };
         let viewer = Viewer { reader: Some(&reader), ..Viewer::UNRESTRICTED };
         let after = memory.state(&View::Branch(main)).unwrap();
         let lines = memory.changes((&who, viewer), (&before, 7), (&after, 7)).unwrap();
-        let text = |path: &str| {
-            let mut lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-            lines.find(|line| line["path"] == path).unwrap()["after"]["text"].clone()
+        let told = |lines: &str| -> Vec<(String, Value)> {
+            let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            lines.map(|line| (line["path"].as_str().unwrap().into(), line["after"]["text"].clone())).collect()
         };
-        assert_eq!((text("files/open/file"), text("files/shut/file")), (Value::from(""), Value::Null));
+        let shown = [
+            ("files/blind", Value::Null),
+            ("files/listed", Value::Null),
+            ("files/open", Value::Null),
+            ("files/open/below", Value::Null),
+            ("files/open/below/file", "".into()),
+            ("files/open/file", "".into()),
+            ("files/open/unreadable", Value::Null),
+            ("files/shut", Value::Null),
+        ];
+        assert_eq!(told(&lines), shown.map(|(path, text)| (path.to_owned(), text)));
+        // It is so for what was there before, too, and who has the store is told all.
+        let gone = memory.changes((&who, viewer), (&after, 7), (&before, 7)).unwrap();
+        assert_eq!(gone.lines().count(), 8);
+        let all = memory.changes((&who, Viewer::UNRESTRICTED), (&before, 7), (&after, 7)).unwrap();
+        assert_eq!(all.lines().count(), 4 * 5);
+        assert!(all.contains("files/shut/file"));
     }
 }

@@ -155,7 +155,36 @@ fn a_comparison_with_another_branch_asks_to_read_that() {
     }
 }
 
-/// `diff` tells everybody who reads the branch the hash of a file, which is no key to its bytes.
+#[test]
+fn the_lines_of_diff_are_of_files_that_their_reader_could_list() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    write(&memory, main, "shut/before.txt", "base");
+    let shut = folders(&memory, main, "shut");
+    let attrs = Attrs { mode: Some(0o700), ..Attrs::default() };
+    memory.edit(&who(), main, FileOp::SetAttr { inode: shut, attrs }).unwrap();
+    let x = memory.fork(&who(), main, "x", None).unwrap();
+    write(&memory, x, "shut/before.txt", "later");
+    write(&memory, x, "shut/acme.txt", "a secret");
+    write(&memory, x, "open.txt", "for all");
+    let view = View::Branch(x);
+    let whole = memory.diff(&view).unwrap();
+    let told = |uid: u32| {
+        let reader = Credentials { uid, groups: vec![uid], knows_all_groups: true };
+        memory.diff_for(&view, &reader).unwrap()
+    };
+    assert_eq!((told(0), told(who().uid)), (whole.clone(), whole.clone()));
+    assert_eq!(&*told(4711), b"{\"kind\":\"file\",\"path\":\"files/open.txt\",\"change\":\"added\"}\n");
+    // By their old names, too, once the folder has another one.
+    let [name, new_name] = [&b"shut"[..], b"away"].map(|name| FileName::new(name).unwrap());
+    let (parent, new_parent, mode) = (FILES_ROOT, FILES_ROOT, RenameMode::Plain);
+    memory.edit(&who(), x, FileOp::Rename { parent, name, new_parent, new_name, mode, keep: false }).unwrap();
+    let lines = String::from_utf8(told(4711).to_vec()).unwrap();
+    let paths = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["path"].clone());
+    assert_eq!(paths.collect::<Vec<_>>(), ["files/away", "files/open.txt", "files/shut"]);
+}
+
+/// `diff` tells everybody who can list a file its hash, which is no key to its bytes.
 #[test]
 fn a_file_is_shown_to_those_alone_who_could_read_it_by_a_path() {
     let memory = open(&ForgetfulDisk::new()).unwrap();

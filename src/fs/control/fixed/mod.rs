@@ -296,7 +296,12 @@ fn document_bytes(context: &OpenContext, document: Document) -> Result<Vec<u8>, 
     if document.shows_parent() {
         context.check_parent(READ | SEARCH)?;
     }
-    Ok(context.memory().document(&context.view, document)?.to_vec())
+    let (memory, view) = (context.memory(), &context.view);
+    let bytes = match document {
+        Document::Diff => memory.diff_for(view, &context.credentials())?,
+        Document::Readme | Document::Status | Document::Conflicts => memory.document(view, document)?,
+    };
+    Ok(bytes.to_vec())
 }
 
 /// Returns the lines of `branches.jsonl`; a checkpoint has no branches.
