@@ -42,6 +42,14 @@ impl TreeDifference {
         }
     }
 
+    /// Returns whether everybody could list the path in each of the two trees that has it, whoever owns what is above it.
+    pub fn is_listed_by_everybody(&self, [older, newer]: [&Tree; 2]) -> bool {
+        let end = self.path.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
+        let above = &self.path[..end];
+        let is_listed = |tree: &Tree, there: &Option<InodeNode>| there.is_none() || tree.is_open_down_to(above);
+        self.path.is_empty() || is_listed(older, &self.old) && is_listed(newer, &self.new)
+    }
+
     /// Returns whether a third tree has at the path what the newer one has there.
     pub fn is_new_in(&self, tree: &Tree) -> bool {
         let there = tree.resolve(&self.path).ok().and_then(|inode| tree.node(inode).ok());
@@ -87,6 +95,14 @@ impl Tree {
     pub fn changes(&self, newer: &Tree) -> Vec<PathChange> {
         let all = self.differences(newer).into_iter();
         all.map(|it| PathChange { kind: it.kind(), path: it.path }).collect()
+    }
+
+    /// Returns whether the directory at a path, and all above it, are open to others than their owners.
+    fn is_open_down_to(&self, path: &[u8]) -> bool {
+        let is_open = |inode: u64| self.node(inode).is_ok_and(|node| node.is_open_to_others());
+        let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let below = |inode: u64, name: &[u8]| if is_open(inode) { self.lookup(inode, name).ok() } else { None };
+        names.try_fold(ROOT, below).is_some_and(is_open)
     }
 
     /// Returns every path at which a newer tree differs from this one, with both nodes, in bytewise

@@ -42,7 +42,7 @@ pub fn changed_paths(
 }
 
 /// Returns the first records and files that a merge changes in the receiving branch, at most 20. Directories are not
-/// named. [`PlanError::Exceeded`] if more than `limit` differ.
+/// named, nor what not everybody could list. [`PlanError::Exceeded`] if more than `limit` differ.
 pub fn first_items(
     (before, after): (&BranchVersion, &BranchVersion),
     (merge, records): (MergeVerb, &RecordMerge),
@@ -61,8 +61,10 @@ pub fn first_items(
     // Trees are compared only where there is room left for a path: comparing them costs what differs, however few are
     // shown.
     if counts.files > 0 && items.len() < ITEMS_MAX {
-        let files = before.files().differences_at_most(after.files(), limit).ok_or(PlanError::Exceeded)?;
-        let files = files.into_iter().filter(|change| !change.has_only_directories());
+        let trees = [before.files(), after.files()];
+        let files = trees[0].differences_at_most(trees[1], limit).ok_or(PlanError::Exceeded)?;
+        let is_named = |change: &TreeDifference| !change.has_only_directories() && change.is_listed_by_everybody(trees);
+        let files = files.into_iter().filter(is_named);
         items.extend(files.take(ITEMS_MAX - items.len()).map(|change| file_id(&change.path)));
     }
     Ok(Detail::from_items(items).items)

@@ -19,7 +19,7 @@ use crate::memory::command::log_record::COMMAND_BYTES;
 use crate::memory::{Actor, BranchEvent, Error, Kind, Memory};
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
 use crate::sync::allow_waiting;
-use crate::workspace::{DirectWrite, FileOp, FileOutcome, Packs, PathChange, Tree, TreeError};
+use crate::workspace::{DirectWrite, FileOp, FileOutcome, Packs, Tree, TreeDifference, TreeError};
 
 /// Operations that are committed with the writer's lock held; what more changed is worked out before.
 const COMMITTED_UNDER_LOCK_MAX: u64 = 256;
@@ -64,11 +64,13 @@ impl PendingFiles {
     }
 }
 
-/// Returns how many paths differ between two trees, and the first of them.
+/// Returns how many paths differ between two trees, and the first of those that everybody could list: who reads the branch
+/// is told of them.
 fn count_changed_paths(before: &Tree, after: &Tree) -> (u64, Vec<Arc<str>>) {
-    let changes = before.changes(after);
-    let path = |change: &PathChange| format!("files/{}", String::from_utf8_lossy(&change.path)).into();
-    (changes.len() as u64, changes.iter().take(ITEMS_MAX).map(path).collect())
+    let changes = before.differences(after);
+    let path = |change: &TreeDifference| format!("files/{}", String::from_utf8_lossy(&change.path)).into();
+    let listed = changes.iter().filter(|change| change.is_listed_by_everybody([before, after]));
+    (changes.len() as u64, listed.take(ITEMS_MAX).map(path).collect())
 }
 
 /// Who changes the files of which branch, and when: the beginning of each frame of an operation.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use engramfs::disk::ForgetfulDisk;
-use engramfs::memory::{Actor, Memory, MergeVerb, Setting, Side};
+use engramfs::memory::{Actor, Attrs, FileOp, HistoryFile, Memory, MergeVerb, Setting, Side};
 use serde_json::Value;
 
-use super::{try_write, write};
+use super::{folders, try_write, write};
 use crate::support::{main_of, open, put, who};
 
 /// Operation and uid of the entries of files, settings and merges of the root branch; of equal ones in a row the first, since
@@ -84,4 +84,25 @@ fn what_brings_two_branches_together_commits_the_files_of_both_first() {
         assert_eq!(committed, BTreeSet::from(["main", "main/child"]), "{merge:?}");
         assert_ne!(all.last().unwrap()["op"], "files", "{merge:?}: its own entry is the last");
     }
+}
+
+/// All who may enter the branch read its events; what folders hold that are closed to some is only counted there.
+#[test]
+fn events_name_no_file_that_not_everybody_could_list() {
+    let memory = open(&ForgetfulDisk::new()).unwrap();
+    let main = main_of(&memory);
+    let inode = folders(&memory, main, "shut");
+    let attrs = Attrs { mode: Some(0o700), ..Attrs::default() };
+    memory.edit(&who(), main, FileOp::SetAttr { inode, attrs }).unwrap();
+    let fork = memory.fork(&who(), main, "x", None).unwrap();
+    for (branch, names) in [(main, ["shut/acme", "open"]), (fork, ["shut/globex", "shown"])] {
+        names.iter().for_each(|name| write(&memory, branch, name, "text"));
+    }
+    memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
+    let history = (main, HistoryFile::Events, memory.last_seq());
+    let events = String::from_utf8(memory.read_history(history, 0, 1 << 20, &|_, _| true).unwrap()).unwrap();
+    assert!(["files/shut\"", "files/open", "files/shown"].iter().all(|name| events.contains(name)), "{events}");
+    assert!(["acme", "globex"].iter().all(|name| !events.contains(name)), "{events}");
+    let merge: Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+    assert_eq!((&merge["event"], &merge["files"]), (&"merge".into(), &2.into()));
 }
