@@ -32,6 +32,8 @@ pub(super) struct TreeEditor<'a, 'b> {
     pub guard: Option<ReaderGuard>,
     /// Inodes in the result of what the child alone has.
     grafted: HashMap<NodeId, u64>,
+    /// Directories of the child in whose place the parent has something else, which was decided about.
+    contested: BTreeSet<NodeId>,
     /// Where what moves waits: the directory, and the name of each.
     staging_directory: Option<u64>,
     staged_names: HashMap<NodeId, FileName>,
@@ -60,6 +62,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             new_owner: file_merge.new_owner,
             guard: file_merge.guard,
             grafted,
+            contested: BTreeSet::new(),
             staging_directory: None,
             staged_names,
             removed: Vec::new(),
@@ -241,7 +244,7 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
     }
 
     /// Returns the directory with that id, made again with those above it if it is not there; `None` if something else
-    /// is in the way.
+    /// is in the way and stays.
     fn directory(&mut self, id: NodeId) -> Result<Option<u64>, TreeError> {
         let mut missing = Vec::new();
         let mut at = id;
@@ -257,20 +260,38 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             at = above;
         };
         while let Some((id, name)) = missing.pop() {
-            directory = match self.tree.lookup(directory, &name) {
+            let there = self.tree.lookup(directory, &name).ok();
+            directory = match there {
                 // A directory of another origin does as well: the names below need one at that path, and not this one.
-                Ok(there) if self.is_directory(there) => {
+                Some(there) if self.is_directory(there) => {
                     self.grafted.insert(id, there);
                     there
                 }
-                Ok(_) => return Ok(None),
-                Err(_) => match self.graft(id, directory, &name)? {
+                Some(there) if !self.give_way(id, there, (directory, &name))? => return Ok(None),
+                _ => match self.graft(id, directory, &name)? {
                     Some(inode) => inode,
                     None => return Ok(None),
                 },
             };
         }
         Ok(self.is_directory(directory).then_some(directory))
+    }
+
+    /// Frees the place of a directory of the child that comes back for what the child put into it, if what the parent has there
+    /// loses against it; returns false if that stays.
+    fn give_way(&mut self, id: NodeId, there: u64, (parent, name): (u64, &FileName)) -> Result<bool, TreeError> {
+        let old = self.tree.node(there)?.clone();
+        let mut item = self.resolver.item(id);
+        let Some(time) = item.child.as_ref().map(|child| child.node.ctime) else { return Ok(false) };
+        item.parent = self.resolver.parent_version(&old, self.tree.node_hash(there));
+        // It is decided once, and not again for each name below. Once it is decided for the child, nothing is in the way.
+        let is_decided = !self.contested.insert(id);
+        if is_decided || self.resolver.resolve(&item, [time, old.ctime]) != Some(Side::Child) {
+            return Ok(false);
+        }
+        self.files.extend(self.resolver.trees.id_in_parent(there));
+        self.apply(FileOp::Unlink { parent, name: name.clone(), keep: true })?;
+        Ok(true)
     }
 
     /// Frees a place for a file of the child; returns false if what is there stays.
@@ -297,6 +318,8 @@ impl<'a, 'b> TreeEditor<'a, 'b> {
             _ => self.resolver.resolve(&item, [child.ctime, old.ctime]),
         };
         if winner != Some(Side::Child) {
+            // What is below it is refused for that decision, too.
+            self.contested.insert(change.id);
             return Ok(false);
         }
         let (parent, name) = (directory, name.clone());

@@ -327,6 +327,33 @@ fn two_things_at_one_name_are_a_conflict() {
 }
 
 #[test]
+fn a_directory_comes_back_in_place_of_a_file_where_the_strategy_says_so() {
+    let [base, mut child, mut parent] = three();
+    child.write("d/c", "c").write("d/e", "e");
+    parent.rm("d/b").rmdir("d").write("d", "file");
+    let (with_child, with_parent) = (vec![A, D, ("d/c", "c"), ("d/e", "e")], vec![A, ("d", "file")]);
+    for (strategy, chosen, decision) in [
+        (Strategy::ChildWins, None, Some(Side::Child)),
+        (Strategy::ParentWins, None, Some(Side::Parent)),
+        (Strategy::NewestWins, None, Some(Side::Parent)),
+        (Strategy::Manual, Some(Side::Child), Some(Side::Child)),
+        (Strategy::Manual, Some(Side::Parent), Some(Side::Parent)),
+        (Strategy::Manual, None, None),
+    ] {
+        let plan = plan_by(RULES, &base, &child, &parent, strategy, chosen);
+        assert_eq!(conflicts(&plan)[0], ("d".into(), decision), "{strategy}");
+        let is_childs = decision == Some(Side::Child);
+        assert_eq!(shown(&plan.tree), if is_childs { &with_child[..] } else { &with_parent }, "{strategy}");
+        // The file goes, and two come, where it is the child's; else what is below is refused as well.
+        let expected = if is_childs { (1, 3) } else { (3, 0) };
+        assert_eq!((conflicts(&plan).len(), plan.changed_files), expected, "{strategy}");
+    }
+    let mut later = base.later(300);
+    later.write("d/c", "c").write("d/e", "e");
+    assert_eq!(shown(&plan(&base, &later, &parent, Strategy::NewestWins).tree), with_child);
+}
+
+#[test]
 fn directories_moved_into_each_other_stay_with_the_parent() {
     let [mut base, ..] = three();
     base.mkdir("e");
