@@ -248,6 +248,10 @@ fn nobody_is_told_that_a_file_will_replace_a_directory_that_holds_something() {
     let refused = memory.resolve_conflict(&who(), fork, "files/n", Side::Child).unwrap_err();
     assert_eq!((refused.kind(), refused.code()), (Kind::Invalid, "folder_in_the_way"));
     memory.resolve_conflict(&who(), fork, "files/n", Side::Parent).unwrap();
+    // No rule decides it by now, so that it is refused as before, and what was said stays.
+    let refused = memory.resolve_conflict(&who(), fork, "files/n", Side::Child).unwrap_err();
+    assert_eq!((refused.kind(), refused.code()), (Kind::Invalid, "folder_in_the_way"));
+    assert_eq!(memory.resolve_conflict(&who(), fork, "files/n", Side::Parent).unwrap(), None);
     memory.merge(&who(), fork, MergeVerb::Merge, false).unwrap();
     assert_eq!(read(&memory, main, "n/in").unwrap(), "held");
 }

@@ -169,7 +169,7 @@ impl Memory {
             // to a strategy, without a word.
             let is_followed = item.decision == Some(side)
                 || !self.applicable_decisions(&catalog, (branch, merge), vec![one.clone()])?.is_empty();
-            if item.decision.is_none() && !is_followed {
+            if !is_followed && self.waits_unresolved(&catalog, (branch, merge), &item.id, who.uid)? {
                 if resolved.is_empty() {
                     return Err(MergeError::FolderInTheWay(id.to_string()).into());
                 }
@@ -229,6 +229,23 @@ impl Memory {
         found.sort_by_key(|(item, _)| item.decision.is_some());
         found.dedup_by(|later, first| later.0.id == first.0.id);
         if found.is_empty() { Err(MergeError::NoConflict(id.to_string()).into()) } else { Ok(found) }
+    }
+
+    /// Returns whether a conflict would wait if nobody had resolved it: no strategy and no rule decides it. Fails like
+    /// `Memory::plan_whole`.
+    fn waits_unresolved(
+        &self,
+        catalog: &Catalog,
+        (branch, merge): (BranchId, MergeVerb),
+        id: &Arc<str>,
+        uid: u32,
+    ) -> Result<bool, Error> {
+        let mut unresolved = catalog.clone();
+        unresolved.change(branch, |branch| {
+            branch.resolutions.remove(id);
+        });
+        let planned = self.plan_whole(&unresolved, (branch, merge), uid)?;
+        Ok(planned.both_changed.iter().any(|item| item.id == *id && item.decision.is_none()))
     }
 
     /// Resolves for the child what was written in a branch by who was shown that it is in conflict. If that can't be
