@@ -7,6 +7,7 @@
 //! and with which exit code the process ends. Functions of this module name what is particular to them.
 
 mod actor;
+mod atomic_file;
 mod commands;
 mod dump;
 mod embedders;

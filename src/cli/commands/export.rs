@@ -1,11 +1,11 @@
 //! `engramfs export`: writes all records of a branch to a file.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::cli::atomic_file::AtomicFile;
 use crate::cli::dump::export_all;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -71,8 +71,8 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         }
         Some(ids) => {
             let StateExports { readers, records } = branch.exports(&[Export::Vectors, Export::Ids])?;
-            write_all(readers, &[(&args.file, format), (ids, Format::JsonLines)])?;
-            Ok((records, count_lines(ids)?))
+            let lines = write_all(readers, &[(&args.file, format), (ids, Format::JsonLines)])?;
+            Ok((records, lines))
         }
     })?;
     if let Some(ids) = ids.as_ref().filter(|_| args.ids.is_none() && !out.is_json()) {
@@ -126,12 +126,6 @@ fn print_left_out(left_out: &Value) {
     }
 }
 
-fn count_lines(path: &Path) -> Result<u64, CommandError> {
-    let failed = |e: std::io::Error| CommandError::file("read", path, &e);
-    let mut lines = BufReader::new(File::open(path).map_err(failed)?).lines();
-    lines.try_fold(0, |count, line| line.map(|_| count + 1)).map_err(failed)
-}
-
 /// Returns the path of the list of ids that is written beside FILE: FILE.ids.
 fn id_list_path(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
@@ -140,41 +134,46 @@ fn id_list_path(file: &Path) -> PathBuf {
 }
 
 /// Writes under other names first, so that a broken export is never taken for a whole one, and new vectors stand beside older ids
-/// only where the second rename fails.
-fn write_all(sources: Vec<Box<dyn Read>>, files: &[(&PathBuf, Format)]) -> Result<(), CommandError> {
-    let parts: Vec<PathBuf> = files.iter().map(|(path, _)| part_path(path)).collect();
-    let write = || -> Result<(), CommandError> {
-        for ((mut source, (_, format)), part) in sources.into_iter().zip(files).zip(&parts) {
-            fill(&mut *source, part, *format)?;
-        }
-        for ((path, _), part) in files.iter().zip(&parts) {
-            std::fs::rename(part, path).map_err(|e| CommandError::file("written", path, &e))?;
-        }
-        Ok(())
-    };
-    let written = write();
-    if written.is_err() {
-        parts.iter().for_each(|part| drop(std::fs::remove_file(part)));
+/// only where the second rename fails. Returns how many lines the last file has.
+fn write_all(sources: Vec<Box<dyn Read>>, files: &[(&PathBuf, Format)]) -> Result<u64, CommandError> {
+    let (mut unfinished, mut lines) = (Vec::new(), 0);
+    for (mut source, (path, format)) in sources.into_iter().zip(files) {
+        let mut file = AtomicFile::create(path).map_err(|e| CommandError::file("written", path, &e))?;
+        lines = fill(&mut *source, &mut file, *format)?;
+        unfinished.push(file);
     }
-    written
+    for (file, (path, _)) in unfinished.into_iter().zip(files) {
+        file.replace().map_err(|e| CommandError::file("written", path, &e))?;
+    }
+    Ok(lines)
 }
 
-/// Returns the name under which a file is written until all of the export is there: FILE.part.
-fn part_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    name.into()
-}
-
-fn fill(source: &mut dyn Read, part: &Path, format: Format) -> Result<(), CommandError> {
-    let failed = |e: std::io::Error| CommandError::file("written", part, &e);
-    let mut sink = BufWriter::new(File::create(part).map_err(failed)?);
+/// Writes and flushes a file. Returns how many lines it has, which are counted here, since another export may take its
+/// place at any time.
+fn fill(source: &mut dyn Read, file: &mut AtomicFile, format: Format) -> Result<u64, CommandError> {
+    let place = file.place().to_owned();
+    let failed = |e: std::io::Error| CommandError::file("written", &place, &e);
+    let mut sink = BufWriter::new(file.file());
     match format {
         Format::Fvecs => write_fvecs(source, &mut sink)?,
         Format::JsonLines | Format::JsonArray | Format::Npy => drop(copy(source, &mut sink).map_err(failed)?),
     }
     sink.flush().map_err(failed)?;
-    sink.get_ref().sync_all().map_err(failed)
+    let file = sink.into_inner().map_err(|e| failed(e.into_error()))?;
+    file.sync_all().map_err(failed)?;
+    if format != Format::JsonLines {
+        return Ok(0);
+    }
+    file.rewind().map_err(failed)?;
+    count_lines(BufReader::new(file)).map_err(failed)
+}
+
+fn count_lines(mut lines: impl BufRead) -> std::io::Result<u64> {
+    let mut count = 0;
+    while lines.skip_until(b'\n')? > 0 {
+        count += 1;
+    }
+    Ok(count)
 }
 
 #[cfg(test)]
@@ -197,12 +196,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let [vectors, ids] = ["a.npy", "a.npy.ids"].map(|name| dir.path().join(name));
         std::fs::write(&vectors, "old").unwrap();
-        // Nothing can be written under the name of its part.
-        std::fs::create_dir(part_path(&ids)).unwrap();
-        let sources: Vec<Box<dyn Read>> = vec![Box::new(&b"new"[..]), Box::new(&b"a\n"[..])];
-        write_all(sources, &[(&vectors, Format::Npy), (&ids, Format::JsonLines)]).unwrap_err();
+        let sources = || -> Vec<Box<dyn Read>> { vec![Box::new(&b"new"[..]), Box::new(&b"a\nb\n"[..])] };
+        write_all(sources(), &[(&vectors, Format::Npy), (&dir.path().join("none/ids"), Format::JsonLines)])
+            .unwrap_err();
         assert_eq!(std::fs::read(&vectors).unwrap(), b"old");
-        assert!(!part_path(&vectors).exists() && !ids.exists());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(write_all(sources(), &[(&vectors, Format::Npy), (&ids, Format::JsonLines)]), Ok(2), "a control");
+    }
+
+    #[test]
+    fn what_has_the_name_of_a_part_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, victim, part] = ["a.jsonl", "victim", "a.jsonl.part"].map(|name| dir.path().join(name));
+        std::fs::write(&victim, "mine").unwrap();
+        std::os::unix::fs::symlink(&victim, &part).unwrap();
+        write_all(vec![Box::new(&b"{}\n"[..])], &[(&path, Format::JsonLines)]).unwrap();
+        assert_eq!(
+            (std::fs::read(&victim).unwrap(), std::fs::read(&path).unwrap()),
+            (b"mine".to_vec(), b"{}\n".to_vec())
+        );
+        assert!(part.symlink_metadata().unwrap().is_symlink());
     }
 
     #[test]
