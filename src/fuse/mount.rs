@@ -1,6 +1,6 @@
 //! Making a mount and taking that very mount away again.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -25,9 +25,9 @@ pub(super) const DEVICE_NUMBER: (u32, u32) = (10, 229);
 /// it itself, so that `query` still takes queries.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
-    /// The source that `mount` and `df` show, beginning with `SOURCE_PREFIX`; any text, it is
+    /// The source that `mount` and `df` show, beginning with `SOURCE_PREFIX`; any bytes, they are
     /// made harmless here.
-    pub fsname: String,
+    pub fsname: OsString,
     /// An existing directory; need not be empty or absolute.
     pub mountpoint: PathBuf,
     /// Lets other users in, as far as permissions do.

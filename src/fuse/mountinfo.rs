@@ -44,17 +44,23 @@ impl MountEntry {
     }
 }
 
-/// Returns `fsname` escaped for a mount's options: `,`, `\`, `%` and control characters become `%XX`.
+/// Returns `fsname` escaped for a mount's options: each byte of `,`, `\`, `%`, control characters and what is not UTF-8 becomes
+/// `%XX`.
 ///
 /// Different names stay different, so that a stale mount is never mistaken for another store's. Apply it once.
-pub fn source_name(fsname: &str) -> String {
-    let mut name = String::with_capacity(fsname.len());
-    for c in fsname.chars() {
-        match c {
-            ',' | '\\' | '%' => name.push_str(&format!("%{:02X}", u32::from(c))),
-            c if c.is_control() => name.push_str(&format!("%{:02X}", u32::from(c))),
-            c => name.push(c),
+pub fn source_name(fsname: impl AsRef<OsStr>) -> String {
+    let bytes = fsname.as_ref().as_bytes();
+    let mut name = String::with_capacity(bytes.len());
+    let escape = |name: &mut String, bytes: &[u8]| bytes.iter().for_each(|byte| name.push_str(&format!("%{byte:02X}")));
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() || matches!(c, ',' | '\\' | '%') {
+                escape(&mut name, c.encode_utf8(&mut [0; 4]).as_bytes());
+            } else {
+                name.push(c);
+            }
         }
+        escape(&mut name, chunk.invalid());
     }
     name
 }
@@ -191,6 +197,7 @@ mod tests {
         assert_eq!(source_name("engramfs:/a b/ü"), "engramfs:/a b/ü");
         assert_eq!(source_name("a,b\\c\n%"), "a%2Cb%5Cc%0A%25");
         assert_ne!(source_name("a,b"), source_name("a%2Cb"));
+        assert_eq!(source_name(OsStr::from_bytes(b"a\xff\xc3/\xc2\x85")), "a%FF%C3/%C2%85");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Taking away mounts of other processes: `engramfs umount`, and what a killed process left behind.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -48,7 +49,7 @@ pub fn unmount(mountpoint: &Path, lazy: bool, waiting: impl FnMut()) -> Result<(
 /// `fsname` is the one given to the mount. A mount is dead when its process is gone. Nobody else's mount is touched: a dead one
 /// is `NotOurs`, an engramfs mount in service (or one that does not answer within 5 s) is `AlreadyMounted`, and
 /// anything else living there is fine to mount upon.
-pub fn clear_stale(mountpoint: &Path, fsname: &str) -> Result<bool, MountError> {
+pub fn clear_stale(mountpoint: &Path, fsname: &OsStr) -> Result<bool, MountError> {
     let path = match absolute_path(mountpoint) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
         other => other.map_err(|source| MountError::Mountpoint { path: mountpoint.to_owned(), source })?,
@@ -155,7 +156,7 @@ mod tests {
     #[test]
     fn nothing_stale_is_found_where_no_fuse_mount_is() {
         for path in ["/usr", "/proc", "/no/such/place"] {
-            assert!(!clear_stale(Path::new(path), "engramfs:/s").unwrap(), "{path}");
+            assert!(!clear_stale(Path::new(path), OsStr::new("engramfs:/s")).unwrap(), "{path}");
         }
     }
 

@@ -45,7 +45,7 @@ pub fn restore(backup: &Path, store: &Path) -> Result<Value, Error> {
     verify(backup, &VerifyOptions::default())?;
     let (bytes, verified) = copy_verified(backup, store)?;
     Ok(json!({
-        "store": store, "bytes": bytes, "branches": verified["branches"], "tip": verified["tip"],
+        "store": store.to_string_lossy(), "bytes": bytes, "branches": verified["branches"], "tip": verified["tip"],
         "entries": verified["entries"],
     }))
 }

@@ -63,6 +63,8 @@ mod manifest;
 mod memory_limits;
 /// Random operations against a plain model.
 mod model;
+/// Paths that are not UTF-8.
+mod odd_paths;
 /// Files without a name, which handles keep alive.
 mod orphans;
 /// Every disk call panics in turn.

@@ -1,5 +1,7 @@
 //! `engramfs branches`: the branches below one, as a tree.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 
 use crate::cli::exit::Exit;
@@ -17,7 +19,7 @@ use crate::verb::Verb;
   engramfs branches --discarded /mnt/memory/main")]
 pub struct Args {
     /// The branch: its directory under a mount, or STORE:NAME-PATH.
-    target: String,
+    target: PathBuf,
     /// Lists children that were discarded or merged instead, as far as they can be brought back.
     #[arg(long)]
     discarded: bool,
@@ -26,7 +28,7 @@ pub struct Args {
 /// Prints the branches below one, or with `--discarded` those that can be brought back. [`Exit::Missing`] if there is
 /// no such branch.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    let target: Target = args.target.parse()?;
+    let target = Target::parse(&args.target)?;
     if args.discarded {
         return discarded(&target, out);
     }

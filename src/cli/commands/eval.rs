@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cli::evaluation::{ModeEvaluation, Question, evaluate, read_questions};
 use crate::cli::exit::Exit;
@@ -26,7 +26,7 @@ use crate::memory::Export;
   engramfs eval ~/memory:main - --json < questions.jsonl")]
 pub struct Args {
     /// The branch: its directory under a mount, or STORE:NAME-PATH.
-    target: String,
+    target: PathBuf,
     /// JSON Lines, or - for standard input.
     questions: PathBuf,
     /// How many hits count.
@@ -40,7 +40,7 @@ pub struct Args {
 /// Asks each question of a file, or of standard input for `-`, and prints how good the answers are. Fails if the file
 /// or a line of it can't be read.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    let target: Target = args.target.parse()?;
+    let target = Target::parse(&args.target)?;
     let questions = if args.questions.as_os_str() == "-" {
         read_questions("standard input".as_ref(), io::stdin().lock())?
     } else {
@@ -70,7 +70,7 @@ fn print_json(evaluations: &[ModeEvaluation], k: usize, out: &mut Output) -> Res
 /// Names evidence that no record of the branch is: a mistake in the questions, which nothing can find.
 fn warn_about_unknown_evidence(
     branch: &dyn BranchAccess,
-    target: &str,
+    target: &Path,
     questions: &[Question],
 ) -> Result<(), CommandError> {
     let evidence = questions.iter().flat_map(|question| &question.evidence);
@@ -85,6 +85,7 @@ fn warn_about_unknown_evidence(
             }
         }
     }
+    let target = target.display();
     for id in &unknown {
         remark(format!("no record of {target} is called {id}, which is evidence of a question"));
     }

@@ -25,7 +25,7 @@ use crate::memory::{Export, OpenMode, check_outside_stores};
   engramfs export --all ~/memory:main dump      (a folder, which import --all makes into a store)")]
 pub struct Args {
     /// The branch: its directory under a mount, or STORE:NAME-PATH.
-    target: String,
+    target: PathBuf,
     /// The file; the end of its name tells the format. With --all a folder that is not there.
     file: PathBuf,
     /// Writes the branch and all below it into a folder: records with who and when, files, checkpoints, settings, bases, shared logs, signals, names of agents, proposals.
@@ -40,7 +40,7 @@ pub struct Args {
 /// records were left out since they have no vector. [`Exit::Usage`] for a format that can't be written, or `--ids` with
 /// one that has its ids inside. What would lie in a store is refused.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    let target: Target = args.target.parse()?;
+    let target = Target::parse(&args.target)?;
     if args.all {
         return run_all(&target, &args.file, out);
     }
@@ -87,7 +87,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     }
     let reason = (left_out > 0).then_some("no_vector");
     out.json_only(&json!({
-        "file": args.file, "ids": ids, "records": written, "left_out": left_out, "reason": reason,
+        "file": args.file.to_string_lossy(), "ids": ids.as_ref().map(|ids| ids.to_string_lossy()), "records": written, "left_out": left_out, "reason": reason,
         "kept_by": reason.map(|_| ".jsonl"),
     }))?;
     Ok(Exit::Done)

@@ -24,7 +24,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let tip = create_store(&args.store)?;
     let target = format!("{}:main", args.store.display());
     if out.is_json() {
-        out.line(json!({ "store": args.store, "target": target, "tip": tip }))?;
+        out.line(json!({ "store": args.store.to_string_lossy(), "target": target, "tip": tip }))?;
     } else {
         out.line(target)?;
     }

@@ -1,5 +1,7 @@
 //! `engramfs log`: the lineage of a branch.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 
 use crate::cli::exit::Exit;
@@ -18,7 +20,7 @@ use crate::memory::Document;
   engramfs log ~/memory:main --json | jq -r 'select(.op == \"merge\") | .branch'")]
 pub struct Args {
     /// The branch: its directory under a mount, or STORE:NAME-PATH.
-    target: String,
+    target: PathBuf,
     /// Draws forks and merges in columns, with all branches below this one, also those that were discarded.
     #[arg(long)]
     graph: bool,
@@ -30,7 +32,7 @@ pub struct Args {
 /// Prints the lineage of a branch, the newest entry first; as JSON the oldest first. Fails if the target is not a
 /// branch that the user may read.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    let target: Target = args.target.parse()?;
+    let target = Target::parse(&args.target)?;
     target.with_branch(Access::Read, |branch| match (args.graph, out.is_json()) {
         (true, true) => branch.lineage_below()?.iter().try_for_each(|line| out.line(line)),
         (true, false) => {

@@ -1,5 +1,6 @@
 //! The two places of a mount: the store, and where it is shown.
 
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,9 +51,11 @@ impl MountPaths {
         Err(CommandError::new(Exit::Failed, "mountpoint", format!("the mountpoint {} {what}", mnt.display()), hint))
     }
 
-    /// Returns what the mount table shows.
-    pub fn source(&self) -> String {
-        format!("{SOURCE_PREFIX}{}", self.store.display())
+    /// Returns what the mount table shows. It leads back to the store, so that no byte of the path is replaced.
+    pub fn source(&self) -> OsString {
+        let mut source = OsString::from(SOURCE_PREFIX);
+        source.push(&self.store);
+        source
     }
 
     /// Opens the store, and tells what was found about it. A store is made where there is none, unless it is to be read
@@ -89,7 +92,8 @@ impl MountPaths {
 
     /// Tells programs that the mount answers; people see it by the prompt.
     pub fn announce(&self, out: &mut Output) {
-        let object = json!({ "store": self.store, "mountpoint": self.mnt, "pid": std::process::id() });
+        let [store, mnt] = [&self.store, &self.mnt].map(|path| path.to_string_lossy());
+        let object = json!({ "store": store, "mountpoint": mnt, "pid": std::process::id() });
         // A closed standard output is not a reason to take the mount away again.
         let _ = out.json_only(&object).and_then(|()| out.flush());
     }
@@ -108,7 +112,7 @@ mod tests {
     #[test]
     fn paths_are_absolute_also_where_nothing_is_yet() {
         let paths = MountPaths::new(Path::new("none/store"), Path::new("/tmp/..")).unwrap();
-        assert!(paths.store.is_absolute() && paths.source().starts_with("engramfs:/"));
+        assert!(paths.store.is_absolute() && paths.source().to_string_lossy().starts_with("engramfs:/"));
         assert_eq!(paths.mnt, Path::new("/"));
     }
 

@@ -1,6 +1,7 @@
 //! `engramfs query`: asks a branch.
 
 use std::io::BufRead;
+use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
@@ -18,7 +19,7 @@ use crate::cli::target::{Access, QuerySession, Target};
   engramfs query ~/memory:main - --json < queries.jsonl")]
 pub struct Args {
     /// The branch: its directory under a mount, or STORE:NAME-PATH.
-    target: String,
+    target: PathBuf,
     /// The query, or - to read one a line from standard input; after -- it may begin with a dash.
     #[arg(required = true)]
     pub query: Vec<String>,
@@ -77,7 +78,7 @@ impl Args {
 /// Asks a branch one query, or each line of standard input for `-`, and prints the answers. Fails if the target is not
 /// a branch that the user may read, and as the query does.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    let target: Target = args.target.parse()?;
+    let target = Target::parse(&args.target)?;
     target.with_branch(Access::Read, |branch| {
         let mut session = branch.open_session()?;
         match args.query.as_slice() {
@@ -96,7 +97,7 @@ mod tests {
     fn options_go_into_words_and_objects_alike() {
         let query = |words: &str, k: Option<u32>, at: Option<&str>| {
             let at = at.map(str::to_owned);
-            Args { target: String::new(), query: Vec::new(), k, at }.query(words)
+            Args { target: PathBuf::new(), query: Vec::new(), k, at }.query(words)
         };
         assert_eq!(query("two words", None, None), "two words");
         assert_eq!(query("two words", Some(3), None), r#"{"k":3,"text":"two words"}"#);

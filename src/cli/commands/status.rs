@@ -1,5 +1,7 @@
 //! `engramfs status`: a branch in figures.
 
+use std::path::PathBuf;
+
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
@@ -14,12 +16,12 @@ use crate::memory::Document;
   engramfs status ~/memory:main/agent-7 --json")]
 pub struct Args {
     /// The branch: its directory under a mount, or STORE:NAME-PATH.
-    target: String,
+    target: PathBuf,
 }
 
 /// Prints the figures of a branch. [`Exit::Missing`] if there is none.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
-    let target: Target = args.target.parse()?;
+    let target = Target::parse(&args.target)?;
     let status = target.with_branch(Access::Read, |branch| branch.document(Document::Status))?;
     if out.is_json() {
         out.line(status.trim_end())?;

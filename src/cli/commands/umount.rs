@@ -44,7 +44,8 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
         wait_for_release(store, &holder, || waiting.tick())?;
     }
     drop(waiting);
-    out.json_only(&json!({ "unmounted": args.mnt, "store": store }))?;
+    let store = store.as_ref().map(|store| store.to_string_lossy());
+    out.json_only(&json!({ "unmounted": args.mnt.to_string_lossy(), "store": store }))?;
     Ok(Exit::Done)
 }
 

@@ -1,5 +1,7 @@
 //! The commands of the table of verbs: `engramfs VERB TARGET` and the arguments of the verb.
 
+use std::path::PathBuf;
+
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
 use serde_json::{Value, json};
 
@@ -17,7 +19,7 @@ const TARGET: &str = "target";
 #[derive(Debug)]
 pub struct VerbCommand {
     spec: &'static VerbSpec,
-    target: String,
+    target: PathBuf,
     arguments: Arguments,
 }
 
@@ -46,7 +48,7 @@ impl FromArgMatches for VerbCommand {
     fn from_arg_matches(matches: &ArgMatches) -> Result<VerbCommand, clap::Error> {
         let found = matches.subcommand().and_then(|(name, given)| {
             let (spec, _) = commands().find(|(spec, _)| spec.name == name)?;
-            let target = given.get_one::<String>(TARGET)?.clone();
+            let target = given.get_one::<PathBuf>(TARGET)?.clone();
             Some(VerbCommand { spec, target, arguments: arguments(spec, given) })
         });
         found.ok_or_else(|| clap::Error::new(clap::error::ErrorKind::MissingSubcommand))
@@ -59,7 +61,8 @@ impl FromArgMatches for VerbCommand {
 }
 
 fn definition(spec: &'static VerbSpec, help: CliHelp) -> Command {
-    let target = Arg::new(TARGET).value_name("TARGET").required(true).help(help.target);
+    let path = clap::value_parser!(PathBuf);
+    let target = Arg::new(TARGET).value_name("TARGET").required(true).value_parser(path).help(help.target);
     let taken = spec.arguments.iter();
     Command::new(spec.name).about(help.about).before_help(format!("Examples:\n{}", help.examples)).arg(target).args(
         taken.map(|argument| match argument.form {
@@ -99,7 +102,7 @@ fn arguments(spec: &VerbSpec, given: &ArgMatches) -> Arguments {
 /// Does the verb, and prints what came of it. [`Exit::Refused`] if a conflict or a gate prevents it.
 pub fn run(command: &VerbCommand, out: &mut Output) -> Result<Exit, CommandError> {
     let VerbCommand { spec, target, arguments } = command;
-    let target: Target = target.parse()?;
+    let target = Target::parse(target)?;
     let access = if spec.changes { Access::Write } else { Access::Read };
     let answer = target.with_branch(access, |branch| {
         // What is wrong with an argument is wrong use, as what clap refuses.

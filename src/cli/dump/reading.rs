@@ -35,7 +35,7 @@ pub fn import_all(folder: &Path, store: &Path) -> Result<Value, CommandError> {
         serde_json::from_str(&text).map_err(|error| damaged(format!("{MANIFEST}: {error}")))?;
     manifest.check()?;
     let mut report = create_atomically(store, |part| make(&manifest, folder, part))?;
-    report["store"] = json!(store);
+    report["store"] = json!(store.to_string_lossy());
     Ok(report)
 }
 

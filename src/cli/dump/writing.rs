@@ -25,7 +25,7 @@ const EVENT_BEGINS: &[u8] = b"{\"id\":\"@";
 /// written, or if what is in the store can't be read.
 pub fn export_all(memory: &Memory, top: BranchId, folder: &Path) -> Result<Value, CommandError> {
     let mut report = create_atomically(folder, |part| write(memory, top, part))?;
-    report["folder"] = json!(folder);
+    report["folder"] = json!(folder.to_string_lossy());
     Ok(report)
 }
 
