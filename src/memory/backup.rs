@@ -12,6 +12,7 @@ use super::maintenance::unfinished_purge;
 use super::open::dir_entry_exists;
 use super::store_path::{check_outside, is_store};
 use super::transaction::contents::has_whole_content;
+use super::unfinished_store::UnfinishedStore;
 use super::verify::{VerifyOptions, verify};
 use super::{CopyError, Error};
 use crate::disk::{Disk, RealDisk};
@@ -29,7 +30,7 @@ const COPY_ATTEMPTS_MAX: usize = 20;
 /// between, the copy starts again. It is verified at the end, and holds the signing key.
 ///
 /// Kind `NotFound` if there is no store, `Exists` if something is in `dest`, `Invalid` for a place within a store,
-/// `Busy` if a seal came during each of 20 tries. Otherwise fails like [`verify`].
+/// `Busy` if a seal came during each of 20 tries. Otherwise fails like [`verify`]. What it has made is removed after any failure.
 pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
     let (bytes, verified) = copy_verified(store, dest)?;
     Ok(json!({ "bytes": bytes, "tip": verified["tip"], "entries": verified["entries"] }))
@@ -38,8 +39,7 @@ pub fn backup(store: &Path, dest: &Path) -> Result<Value, Error> {
 /// Makes a store in the folder `store`, which must not exist or be empty, out of the copy `backup`, which is verified
 /// first and stays unchanged.
 ///
-/// Every file is durable when this returns, with the permission bits it needs. Fails like [`backup`]; files written to
-/// `store` before a failure stay there.
+/// Every file is durable when this returns, with the permission bits it needs. Fails like [`backup`].
 pub fn restore(backup: &Path, store: &Path) -> Result<Value, Error> {
     check_paths(backup, store)?;
     verify(backup, &VerifyOptions::default())?;
@@ -53,26 +53,33 @@ pub fn restore(backup: &Path, store: &Path) -> Result<Value, Error> {
 /// Returns how many bytes were copied, and what the check of the copy says.
 fn copy_verified(store: &Path, dest: &Path) -> Result<(u64, Value), Error> {
     check_paths(store, dest)?;
-    for _ in 0..COPY_ATTEMPTS_MAX {
-        let copied =
-            copy(&RealDisk::new(store), dest).map_err(|error| Error::io("the store could not be copied", error))?;
-        if let Some(bytes) = copied {
-            let verified = verify(dest, &VerifyOptions::default());
-            return verified.map(|verified| (bytes, verified));
+    let (mut is_ours, unfinished) = (false, UnfinishedStore::new(dest));
+    let copied = copy_until_unchanged(store, dest, &unfinished, &mut is_ours);
+    if copied.is_err() {
+        if is_ours {
+            // What can't be removed stays, and the place is refused as not empty.
+            let _ = unfinished.remove_content();
         }
-        remove_content(dest).map_err(|error| Error::io("an unfinished copy could not be removed", error))?;
+        unfinished.remove_folders();
     }
-    Err(CopyError::Busy.into())
+    copied
 }
 
-/// Removes all that is in a folder, which held nothing before a copy was begun in it. The folder stays: a mount point can't be
-/// removed, and of a symbolic link to a folder the link would go and not what is in there.
-fn remove_content(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() { fs::remove_dir_all(entry.path())? } else { fs::remove_file(entry.path())? }
+fn copy_until_unchanged(
+    store: &Path,
+    dest: &Path,
+    unfinished: &UnfinishedStore,
+    is_ours: &mut bool,
+) -> Result<(u64, Value), Error> {
+    for _ in 0..COPY_ATTEMPTS_MAX {
+        let copied = copy(&RealDisk::new(store), dest, is_ours);
+        if let Some(bytes) = copied.map_err(|error| Error::io("the store could not be copied", error))? {
+            return Ok((bytes, verify(dest, &VerifyOptions::default())?));
+        }
+        let removed = unfinished.remove_content();
+        removed.map_err(|error| Error::io("an unfinished copy could not be removed", error))?;
     }
-    Ok(())
+    Err(CopyError::Busy.into())
 }
 
 /// Refuses anything but a store, and a place for a copy that is not free.
@@ -91,16 +98,21 @@ fn check_paths(store: &Path, dest: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Copies once; `None` if the manifest changed meanwhile, or a file that was listed is gone.
-fn copy(store: &RealDisk, dest: &Path) -> io::Result<Option<u64>> {
+/// Copies once; `None` if the manifest changed meanwhile, or a file that was listed is gone. `is_ours` tells whether what is in
+/// `dest` by then is of this copy.
+fn copy(store: &RealDisk, dest: &Path, is_ours: &mut bool) -> io::Result<Option<u64>> {
     let copy = RealDisk::new(dest);
-    for folder in ["", "journal", "segments"] {
-        copy.create_dir(folder)?;
-    }
+    copy.create_dir("")?;
     // The copy holds the signing key, so nobody else may read it, whatever the umask lets through.
     fs::set_permissions(dest, PermissionsExt::from_mode(0o700))?;
-    let mut bytes = 0;
-    for name in ["format", "key", "key.pub", "manifest"] {
+    // Of several copies to one place, the one that makes this file has it.
+    let format = store.copy("format", &copy);
+    *is_ours = !format.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists);
+    let mut bytes = format?;
+    for folder in ["journal", "segments"] {
+        copy.create_dir(folder)?;
+    }
+    for name in ["key", "key.pub", "manifest"] {
         bytes += store.copy(name, &copy)?;
     }
     for folder in ["journal", "segments"] {
@@ -253,12 +265,41 @@ mod tests {
         let (store, real, link) = (store_in(dir.path()), dir.path().join("real"), dir.path().join("link"));
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        copy(&RealDisk::new(&store), &link).unwrap().unwrap();
-        assert!(real.join("key").exists() && real.join("journal").is_dir());
-        remove_content(&link).unwrap();
+        let (unfinished, mut is_ours) = (UnfinishedStore::new(&link), false);
+        copy(&RealDisk::new(&store), &link, &mut is_ours).unwrap().unwrap();
+        assert!(is_ours && real.join("key").exists() && real.join("journal").is_dir());
+        let error = copy(&RealDisk::new(&store), &link, &mut is_ours).unwrap_err();
+        assert!(!is_ours && error.kind() == io::ErrorKind::AlreadyExists, "{error}");
+        unfinished.remove_content().unwrap();
         assert_eq!(fs::read_dir(&real).unwrap().count(), 0);
         backup(&store, &link).unwrap();
         verify(&real, &VerifyOptions::default()).unwrap();
+    }
+
+    #[test]
+    fn a_copy_that_fails_leaves_nothing_and_can_be_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, new, empty) = (store_in(dir.path()), dir.path().join("new/copy"), dir.path().join("empty"));
+        fs::create_dir(&empty).unwrap();
+        // Nothing else of it can be read after the journal.
+        let (segments, kept) = (store.join("segments"), dir.path().join("kept"));
+        fs::rename(&segments, &kept).unwrap();
+        fs::write(&segments, "").unwrap();
+        for dest in [&new, &empty] {
+            assert_eq!(backup(&store, dest).unwrap_err().kind(), Kind::Damaged);
+        }
+        assert!(!dir.path().join("new").exists() && fs::read_dir(&empty).unwrap().count() == 0);
+        fs::remove_file(&segments).unwrap();
+        fs::rename(&kept, &segments).unwrap();
+        for dest in [&new, &empty] {
+            backup(&store, dest).unwrap();
+        }
+        // A copy that does not pass its check is none.
+        fs::write(new.join("notes"), "foreign").unwrap();
+        fs::write(store.join("journal/notes"), "foreign").unwrap();
+        let other = dir.path().join("other");
+        assert_eq!(backup(&store, &other).unwrap_err().kind(), Kind::Damaged);
+        assert!(!other.exists() && new.join("notes").exists());
     }
 
     #[test]

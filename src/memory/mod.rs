@@ -65,6 +65,7 @@ mod open;
 mod storage;
 mod store_path;
 mod transaction;
+mod unfinished_store;
 mod verify;
 mod views;
 

@@ -25,6 +25,7 @@ use super::transaction::leases::Leases;
 use super::transaction::shared_events::SharedEvents;
 use super::transaction::transact::LogTail;
 use super::transaction::writer::WriterLock;
+use super::unfinished_store::UnfinishedStore;
 use super::views::file_search::FileViews;
 use super::{Environment, Error, Memory, OpenError};
 use crate::disk::{Disk, Lock, LockError, RealDisk};
@@ -97,21 +98,34 @@ impl Memory {
     pub fn open(path: &Path, mode: OpenMode, holder: &str, environment: Environment) -> Result<Arc<Memory>, Error> {
         let disk = RealDisk::new(path);
         if mode.may_create() {
-            // A store that is there is opened wherever it lies.
-            if !is_store(path) {
-                check_outside_stores(path)?;
-            }
-            disk.create_dir("").map_err(|error| Error::io("the store's folder could not be made", error))?;
-            // Before the lock, which is a file too: a folder that is not a store is left as it is.
-            if is_complete(&disk)? && mode == OpenMode::CreateNew {
-                return Err(OpenError::Exists(path.to_owned()).into());
-            }
+            make_folder(path, &disk, mode)?;
         } else if !dir_entry_exists(path, "format")? {
             return Err(OpenError::Missing(path.to_owned()).into());
         }
         let lock =
             (mode != OpenMode::ReadOnly).then(|| disk.lock(&lock_text(holder))).transpose().map_err(lock_error)?;
         Memory::open_on(Arc::new(disk), mode, lock, environment)
+    }
+
+    /// Makes a store in the folder `path` and closes it. Returns its tip.
+    ///
+    /// Fails like [`Memory::open`] with [`OpenMode::CreateNew`] and like [`Memory::close`]. What it has made is removed then, so
+    /// that it can be tried again.
+    pub fn create(path: &Path, holder: &str, environment: Environment) -> Result<Hash, Error> {
+        let (disk, unfinished) = (RealDisk::new(path), UnfinishedStore::new(path));
+        let made = make_folder(path, &disk, OpenMode::CreateNew);
+        let lock = made.and_then(|()| disk.lock(&lock_text(holder)).map_err(lock_error));
+        let lock = lock.inspect_err(|_| unfinished.remove_folders())?;
+        let created = Memory::open_on(Arc::new(disk), OpenMode::CreateNew, None, environment).and_then(|memory| {
+            memory.close()?;
+            Ok(memory.tip())
+        });
+        if created.is_err() {
+            unfinished.remove_all();
+        }
+        // Held to the end: what is removed must not be another process's store.
+        drop(lock);
+        created
     }
 
     /// Opens the store on any disk. `lock` is held until the store is dropped; a caller who passes `None` ensures that
@@ -215,6 +229,20 @@ impl Memory {
         let command = || Ok(CreateRoot { name: "main".into(), settings: Settings::default() });
         self.transact(&self.environment.owner, &[], command).map(|_| ())
     }
+}
+
+/// Makes the folder of a store that may be new, and refuses one that none can be made in. A folder that is not a store is left as
+/// it is, so this comes before the lock, which is a file too.
+fn make_folder(path: &Path, disk: &RealDisk, mode: OpenMode) -> Result<(), Error> {
+    // A store that is there is opened wherever it lies.
+    if !is_store(path) {
+        check_outside_stores(path)?;
+    }
+    disk.create_dir("").map_err(|error| Error::io("the store's folder could not be made", error))?;
+    if is_complete(disk)? && mode == OpenMode::CreateNew {
+        return Err(OpenError::Exists(path.to_owned()).into());
+    }
+    Ok(())
 }
 
 /// Returns what is to be said of a store that is opened at `now`: a torn tail, operations without an entry, a wrong clock.

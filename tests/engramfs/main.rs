@@ -63,6 +63,8 @@ mod manifest;
 mod memory_limits;
 /// Random operations against a plain model.
 mod model;
+/// Stores that are made and copied.
+mod new_stores;
 /// Paths that are not UTF-8.
 mod odd_paths;
 /// Files without a name, which handles keep alive.

@@ -22,7 +22,7 @@ use super::actor;
 use super::exit::Exit;
 use super::failure::CommandError;
 use super::formats::InputRow;
-use crate::memory::{Document, Export, OpenMode, Revision};
+use crate::memory::{Document, Environment, Export, Memory, OpenMode, Revision};
 use crate::verb::{Verb, VerbAnswer};
 use lineage::Lineage;
 use unmounted::UnmountedBranch;
@@ -260,12 +260,10 @@ fn no_target(text: &Path) -> CommandError {
     CommandError::new(Exit::Missing, "no_branch", message, hint)
 }
 
-/// Makes a new store and returns its tip. Fails if there is a store already.
+/// Makes a new store and returns its tip. Fails if there is a store already; what was made is removed after any failure.
 pub fn create_store(store: &Path) -> Result<String, CommandError> {
-    let memory = unmounted::open_store(store, OpenMode::CreateNew)?;
-    let tip = memory.tip().to_string();
-    memory.close()?;
-    Ok(tip)
+    let tip = Memory::create(store, &unmounted::holder(), Environment::real(actor::current()))?;
+    Ok(tip.to_string())
 }
 
 /// Returns what the clock and the last entry of a store say; with `reset` times follow the clock again. Without `reset`

@@ -33,8 +33,7 @@ pub struct UnmountedBranch {
 /// Opens the store at `path` for this process. Fails like `Memory::open`; the exit code says whether it is missing,
 /// locked or not the user's.
 pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, CommandError> {
-    let holder = format!("process {} (a command of engramfs)", std::process::id());
-    let memory = Memory::open(path, mode, &holder, Environment::real(actor::current()))?;
+    let memory = Memory::open(path, mode, &holder(), Environment::real(actor::current()))?;
     if mode != OpenMode::ReadOnly {
         // Read beside its writer, a store may end in a frame that is just being written.
         for warning in memory.warnings() {
@@ -42,6 +41,11 @@ pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, CommandErr
         }
     }
     Ok(memory)
+}
+
+/// Returns what the lock of a store says of a command.
+pub fn holder() -> String {
+    format!("process {} (a command of engramfs)", std::process::id())
 }
 
 impl UnmountedBranch {
