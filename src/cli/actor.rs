@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use crate::fs::User;
 use crate::memory::Actor;
@@ -17,6 +18,19 @@ pub fn current() -> Actor {
 /// Returns what this machine knows of a uid; `None` if it has no such user.
 pub fn user(uid: u32) -> Option<User> {
     User::find(&fs::read_to_string("/etc/passwd").ok()?, uid)
+}
+
+/// Returns what is to be said of a store whose folder belongs to another user than this process, which `does` something to it, such
+/// as `serves`. `None` if it does not.
+pub fn foreign_owner_warning(store: &Path, does: &str) -> Option<String> {
+    let (owner, own) = (store.metadata().ok()?.uid(), current().uid);
+    (owner != own).then(|| {
+        format!(
+            "the store {} belongs to uid {owner} and not to uid {own}, who {does} it: its owner can read and change all \
+             that is in it; chown it to who {does} it",
+            store.display()
+        )
+    })
 }
 
 #[cfg(test)]

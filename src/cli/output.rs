@@ -95,6 +95,11 @@ pub fn remark(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Writes a warning to standard error.
+pub fn warn(text: impl Display) {
+    remark(format_args!("engramfs: warning: {text}"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread::Builder;
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate, statvfs};
+use rustix::fs::{FallocateFlags, Mode, OFlags, chmod, fallocate, statvfs};
 use rustix::io::Errno;
 
 use super::folder::{FOLDER_MODE, Folder};
@@ -34,6 +34,12 @@ impl RealDisk {
     /// must exist. [`LockError::Held`] names the holder when another process has the store.
     pub fn lock(&self, holder: &str) -> Result<Lock, LockError> {
         Lock::acquire(&self.root, holder)
+    }
+
+    /// Closes the root to all but its owner, as folders are that the disk makes. Fails like chmod(2), with EPERM if it
+    /// belongs to another user.
+    pub fn make_root_private(&self) -> io::Result<()> {
+        Ok(chmod(&self.root, Mode::from_raw_mode(FOLDER_MODE))?)
     }
 
     /// Copies a file that may be growing to the same path on another disk, where it must not exist; returns its bytes.

@@ -239,10 +239,17 @@ fn make_folder(path: &Path, disk: &RealDisk, mode: OpenMode) -> Result<(), Error
         check_outside_stores(path)?;
     }
     disk.create_dir("").map_err(|error| Error::io("the store's folder could not be made", error))?;
-    if is_complete(disk)? && mode == OpenMode::CreateNew {
-        return Err(OpenError::Exists(path.to_owned()).into());
+    match (is_complete(disk)?, mode) {
+        (true, OpenMode::CreateNew) => Err(OpenError::Exists(path.to_owned()).into()),
+        (true, _) => Ok(()),
+        // It may have been there, open to all. That of another user is theirs to close, and warned of.
+        (false, _) => match disk.make_root_private() {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+                Err(Error::io("the store's folder could not be closed to other users", error))
+            }
+            _ => Ok(()),
+        },
     }
-    Ok(())
 }
 
 /// Returns what is to be said of a store that is opened at `now`: a torn tail, operations without an entry, a wrong clock.

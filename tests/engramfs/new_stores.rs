@@ -1,6 +1,7 @@
 //! Stores that are made and copied, and what is left where that fails.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use crate::mount::{command, names, run};
@@ -38,4 +39,37 @@ fn what_can_t_be_made_whole_leaves_nothing_and_can_be_tried_again() {
     assert_eq!(run_with_files_up_to(64, &["restore", &copy, &back]), 1);
     assert!(!Path::new(&back).exists());
     assert_eq!(run(&["restore", &copy, &back]).0, 0);
+}
+
+#[test]
+fn a_store_in_a_folder_that_was_there_is_closed_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (store, dump, input) = (at("store"), at("dump"), at("in.jsonl"));
+    fs::write(&input, "{\"id\":\"a\",\"text\":\"tea\"}\n").unwrap();
+    assert_eq!(run(&["init", &store]).0, 0);
+    assert_eq!(run(&["backup", &store, &dump]).0, 0);
+    let (created, by_import) = (at("created"), format!("{}:main", at("created")));
+    let made: [(&[&str], &str); 4] = [
+        (&["init", &at("new")], "new"),
+        (&["import", "--create", &by_import, &input], "created"),
+        (&["backup", &store, &at("copy")], "copy"),
+        (&["restore", &dump, &at("back")], "back"),
+    ];
+    let is_root = fs::metadata(&store).unwrap().uid() == 0;
+    for (arguments, name) in made {
+        fs::create_dir(at(name)).unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o777)).unwrap();
+        if is_root {
+            std::os::unix::fs::chown(at(name), Some(1001), None).unwrap();
+        }
+        let (code, _, said) = run(arguments);
+        assert_eq!((code, fs::metadata(at(name)).unwrap().mode() & 0o7777), (0, 0o700), "{arguments:?}: {said}");
+        let is_warned = said.contains("belongs to uid 1001 and not to uid 0, who makes it");
+        assert_eq!(is_warned, is_root && arguments[0] != "import", "{arguments:?}: {said}");
+    }
+    // A store that is there stays as its owner has it.
+    fs::set_permissions(&created, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(run(&["import", "--create", &by_import, &input]).0, 0);
+    assert_eq!(fs::metadata(&created).unwrap().mode() & 0o7777, 0o755);
 }

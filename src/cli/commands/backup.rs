@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, warn};
 use crate::cli::render::facts;
 use crate::memory;
 
@@ -23,6 +24,7 @@ pub struct Args {
 /// Copies a store into a folder and prints what was copied. Fails like [`memory::backup`].
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let report = memory::backup(&args.store, &args.dest)?;
+    actor::foreign_owner_warning(&args.dest, "makes").iter().for_each(warn);
     if out.is_json() {
         out.line(report)?
     } else {

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
+use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, warn};
 use crate::cli::target::create_store;
 
 /// Makes an empty store with the branch main, without mounting it.
@@ -22,6 +23,7 @@ pub struct Args {
 /// Makes a store and prints the target of its branch `main`. Fails if there is a store already.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let tip = create_store(&args.store)?;
+    actor::foreign_owner_warning(&args.store, "makes").iter().for_each(warn);
     let target = format!("{}:main", args.store.display());
     if out.is_json() {
         out.line(json!({ "store": args.store.to_string_lossy(), "target": target, "tip": tip }))?;

@@ -9,7 +9,7 @@ use crate::cli::actor;
 use crate::cli::embedders::EmbedOption;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::output::{Output, remark};
+use crate::cli::output::{Output, warn};
 use crate::fs::{Filesystem, FsOptions};
 use crate::fuse::{self, Adapter, Background, MountOptions, SessionEnd};
 use crate::memory::{Memory, check_outside_stores, parse_size};
@@ -143,7 +143,7 @@ fn serve(
     let memory = paths.open(args.read_only)?;
     let limit = args.memory.unwrap_or_else(|| default_memory(fuse::available_memory_bytes()));
     if let Some(reason) = memory.limit_memory(limit, args.allow_other, fuse::memory_meter()) {
-        remark(format_args!("engramfs: warning: {reason}"));
+        warn(reason);
     }
     for (option, embedder) in embedders.iter().zip(opened) {
         memory.set_embedder(option.root(), embedder);

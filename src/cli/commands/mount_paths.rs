@@ -1,7 +1,6 @@
 //! The two places of a mount: the store, and where it is shown.
 
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use serde_json::json;
 use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::output::{Output, remark};
+use crate::cli::output::{Output, warn};
 use crate::cli::target::find_mounted_store;
 use crate::fuse::SOURCE_PREFIX;
 use crate::memory::{Environment, Memory, OpenMode};
@@ -65,7 +64,7 @@ impl MountPaths {
         let holder = format!("process {}, mounted at {}", std::process::id(), self.mnt.display());
         let memory = Memory::open(&self.store, mode, &holder, Environment::real(actor::current()))?;
         for warning in memory.warnings().iter().cloned().chain(self.warnings()) {
-            remark(format_args!("engramfs: warning: {warning}"));
+            warn(warning);
         }
         Ok(memory)
     }
@@ -80,14 +79,7 @@ impl MountPaths {
                  without that mount this one fails; keep it on a disk"
             )
         });
-        let (owner, own) = (self.store.metadata().map(|found| found.uid()), actor::current().uid);
-        let foreign = owner.ok().filter(|owner| *owner != own).map(|owner| {
-            format!(
-                "the store {store} belongs to uid {owner} and not to uid {own}, who serves it: its owner can read and \
-                 change all that is in it; chown it to who serves it"
-            )
-        });
-        outer.into_iter().chain(foreign)
+        outer.into_iter().chain(actor::foreign_owner_warning(&self.store, "serves"))
     }
 
     /// Tells programs that the mount answers; people see it by the prompt.
