@@ -183,6 +183,28 @@ fn behind_an_archive_no_older_state_passes_for_the_one_before_the_first_change()
     assert!(texts(&memory, &View::Branch(main)).contains(&("b".to_owned(), "merged".to_owned())));
 }
 
+#[test]
+fn a_damaged_file_of_moved_entries_is_named_and_may_go() {
+    let disk = ForgetfulDisk::new();
+    let memory = open(&disk).unwrap();
+    archive(&memory, &fill(&memory));
+    memory.close().unwrap();
+    drop(memory);
+    let path = files(&disk)[0].clone();
+    let whole = disk.bytes(&path).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for bytes in [&whole[..whole.len() - 10], &whole[..0], &flipped[..]] {
+        disk.remove(&path).unwrap();
+        disk.create(&path).unwrap().write_all_at(bytes, 0).unwrap();
+        let error = verify(&disk).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("the file {path} of entries that were moved out")), "{error}");
+        assert!(error.hint().contains("move this one away") && !error.hint().contains("backup"), "{}", error.hint());
+    }
+    disk.remove(&path).unwrap();
+    verify(&disk).unwrap();
+}
+
 /// Moves the entry of a merge that did not keep a line of `a.jsonl` with a secret in it.
 fn archive_lost_line(memory: &Memory) {
     let main = main_of(memory);

@@ -167,6 +167,14 @@ pub enum Error {
     /// Something is in the store's folder, at this path, that no store has; all else may be right. Kind `Damaged`.
     #[error("the file {0} does not belong into a store")]
     ForeignFile(String),
+    /// A file of entries that were moved out of the lineage is damaged, and nothing else in the store. Kind `Damaged`.
+    #[error("the file {path} of entries that were moved out is damaged: {reason}")]
+    MovedFile {
+        /// Its path in the store.
+        path: String,
+        /// How it shows, as the end of the message.
+        reason: String,
+    },
     /// Stored bytes are not of the form they should be, though their hash may be right. Kind `Damaged`.
     #[error("stored bytes are not of the expected form: {0}")]
     Codec(#[from] CodecError),
@@ -282,6 +290,16 @@ impl Error {
         Advice::new(Kind::TooLarge, "too_large_to_show", hint)
     }
 
+    /// Returns what to do with a file that the store can do without.
+    fn file_hint(&self) -> &'static str {
+        match self {
+            Error::MovedFile { .. } => {
+                "put the right file back, or move this one away: the store needs no file of archive"
+            }
+            _ => "move it out of the store's folder, then try again",
+        }
+    }
+
     /// Returns kind, code and hint, all out of one match, so that they can't disagree.
     pub fn advice(&self) -> Advice {
         match self {
@@ -329,7 +347,7 @@ impl Error {
             Error::Internal(_) => Advice::new(Kind::Io, "internal", "see the mount's log, and report it"),
             Error::Disk { source, .. } => disk_advice(source),
             Error::Damaged(_) | Error::Codec(_) | Error::NoSegment { .. } => damaged(RESTORE),
-            Error::ForeignFile(_) => damaged("move it out of the store's folder, then try again"),
+            Error::ForeignFile(_) | Error::MovedFile { .. } => damaged(self.file_hint()),
             Error::Segment(error) => segment_advice(error),
             Error::Journal(error) => journal_advice(error),
             Error::Key(error) => key_advice(error),

@@ -41,6 +41,7 @@ fn of_memory() -> Vec<Error> {
         Error::Disk { what: text(), source: io() },
         Error::Damaged(text()),
         Error::ForeignFile(text()),
+        Error::MovedFile { path: text(), reason: text() },
         CodecError::Short.into(),
         Error::NoSegment { name: text(), what: "read", source: io() },
         SegmentError::Damaged { name: text(), reason: text() }.into(),

@@ -13,9 +13,9 @@ use super::read::HistoryReader;
 use super::write::{FreshEntries, write};
 use crate::disk::Disk;
 use crate::lineage::SignedEntry;
-use crate::memory::Error;
+use crate::memory::{Error, Kind};
 use crate::object::{BlobStore, Hash, TEMP_PREFIX};
-use crate::segment::Blocks;
+use crate::segment::{Blocks, SegmentError};
 
 /// The folder of a store that they are in; a user may take files of it away.
 pub(in crate::memory) const FOLDER: &str = "archive";
@@ -41,7 +41,8 @@ impl MovedEntries {
             .iter()
             .filter(|name| !name.starts_with(TEMP_PREFIX))
             .map(|name| name.parse::<Hash>().map_err(|_| Error::ForeignFile(format!("{FOLDER}/{name}"))));
-        let files = names.map(|name| Archive::from_file(&blobs, name?)).collect::<Result<Vec<_>, _>>();
+        let open = |name: Hash| Archive::from_file(&blobs, name).map_err(|error| name_file(&blobs, &name, error));
+        let files = names.map(|name| open(name?)).collect::<Result<Vec<_>, _>>();
         let mut files = files?;
         files.sort_by_key(|file| (file.first, file.count));
         Ok(MovedEntries { disk: disk.clone(), blobs, files })
@@ -80,15 +81,17 @@ impl MovedEntries {
     ) -> Result<Vec<RangeInclusive<u64>>, Error> {
         let (mut missing, mut next) = (Vec::new(), 1);
         for file in self.files.iter().filter(|file| file.last() < first) {
-            file.file(&self.blobs)?.verify()?;
+            let named = |error: Error| name_file(&self.blobs, &file.name, error);
+            file.file(&self.blobs).and_then(|opened| Ok(opened.verify()?)).map_err(named)?;
             if file.first < next {
-                return Err(file.damaged("another file has the same entries"));
+                let reason = "another file has the same entries".to_owned();
+                return Err(Error::MovedFile { path: self.blobs.path(&file.name), reason });
             }
             if file.first > next {
                 missing.push(next..=file.first - 1);
             }
-            for chunk in 0..file.chunk_count(&self.blobs)? {
-                each(file.chunk(&self.blobs, chunk, &mut Blocks::default())?)?;
+            for chunk in 0..file.chunk_count(&self.blobs).map_err(named)? {
+                each(file.chunk(&self.blobs, chunk, &mut Blocks::default()).map_err(named)?)?;
             }
             next = file.last() + 1;
         }
@@ -122,5 +125,20 @@ impl MovedEntries {
     fn remove(&self, name: &Hash) -> Result<(), Error> {
         let remove = || self.disk.remove(&self.blobs.path(name)).and_then(|()| self.disk.sync_dir(FOLDER));
         remove().map_err(|error| Error::io(format!("{} could not be removed", self.blobs.path(name)), error))
+    }
+}
+
+/// Names the file that damaged bytes are in; any other error stays as it is.
+fn name_file(blobs: &BlobStore, name: &Hash, error: Error) -> Error {
+    let reason = match &error {
+        Error::Segment(error) => match &**error {
+            SegmentError::Damaged { reason, .. } => Some(reason.clone()),
+            SegmentError::Io { .. } => None,
+        },
+        other => (other.kind() == Kind::Damaged).then(|| other.to_string()),
+    };
+    match reason {
+        Some(reason) => Error::MovedFile { path: blobs.path(name), reason },
+        None => error,
     }
 }
