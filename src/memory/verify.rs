@@ -57,7 +57,8 @@ pub fn verify(path: &Path, options: &VerifyOptions<'_>) -> Result<Value, Error> 
 }
 
 /// Checks every byte of every file, every signature and link of the chain, and that every branch's
-/// records are those its head names. Kind `Damaged` names the first thing that is wrong.
+/// records are those its head names. Kind `Damaged` names the first thing that is wrong; `Invalid` if the options have a key that is
+/// none.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -86,7 +87,7 @@ pub fn verify_on(disk: &Arc<dyn Disk>, options: &VerifyOptions<'_>) -> Result<Va
     check_format(&**disk)?;
     let (key, public) = read_keys(&**disk)?;
     if let Some(text) = options.public_key
-        && PublicKey::parse(text.as_bytes())? != public
+        && PublicKey::parse(text.as_bytes()).map_err(|_| CopyError::NotAKey)? != public
     {
         return Err(Error::damaged("the store is signed by another key than the one given"));
     }

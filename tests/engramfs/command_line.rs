@@ -113,6 +113,18 @@ fn verify_names_what_is_no_file_of_a_store_and_has_it_moved_out() {
 }
 
 #[test]
+fn a_given_key_that_is_none_is_no_damage_of_the_store() {
+    let folder = Folder::new();
+    let (store, key) = (folder.at("store"), folder.at("hostname"));
+    run(&["init", &store]);
+    fs::write(&key, "a host\n").unwrap();
+    let (code, error) = json(&["verify", &store, "--public-key", &key]);
+    assert_eq!((code, &error["code"]), (1, &Value::from("bad_public_key")));
+    assert!(error["message"].as_str().unwrap().starts_with(&format!("{key}: ")), "{error}");
+    assert_eq!(run(&["verify", &store, "--public-key", &format!("{store}/key.pub")]).0, 0, "a control");
+}
+
+#[test]
 fn a_reserve_of_which_nothing_can_be_made_is_said_once() {
     let folder = Folder::new();
     let store = folder.at("store");

@@ -1,6 +1,6 @@
 //! `engramfs verify`: checks each hash, signature and link of a store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -36,13 +36,21 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let options = VerifyOptions { public_key: key.as_deref(), expect_tip: args.expect_tip, progress: Some(&progress) };
     let summary = memory::verify(&args.store, &options);
     drop(bar);
-    let summary = summary?;
+    let summary = summary.map_err(|error| with_key_file(error.into(), args.public_key.as_deref()))?;
     if out.is_json() {
         out.line(summary)?
     } else {
         out.text(&facts::render(&summary))?
     }
     Ok(Exit::Done)
+}
+
+/// Names the file in the refusal of a key that it holds.
+fn with_key_file(mut failure: CommandError, file: Option<&Path>) -> CommandError {
+    if let Some(file) = file.filter(|_| failure.code == "bad_public_key") {
+        failure.message = format!("{}: {}", file.display(), failure.message);
+    }
+    failure
 }
 
 fn parse_hash(text: &str) -> Result<Hash, String> {

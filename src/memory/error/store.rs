@@ -114,6 +114,9 @@ pub enum CopyError {
     /// A seal replaced files each time the store was copied, for as many tries as there are. Kind `Busy`.
     #[error("the store was sealed again and again while it was copied")]
     Busy,
+    /// What a store is to be checked against is no public key. Kind `Invalid`.
+    #[error("what the store is to be checked against is no ed25519 key")]
+    NotAKey,
 }
 
 impl CopyError {
@@ -126,6 +129,9 @@ impl CopyError {
             CopyError::NotEmpty(_) => Advice::new(Kind::Exists, "exists", "name a new folder"),
             CopyError::Inside { .. } => Advice::new(Kind::Invalid, "inside_a_store", "name a folder outside"),
             CopyError::DotDotPath(_) => Advice::new(Kind::Invalid, "leads_back", "write the path without .."),
+            CopyError::NotAKey => {
+                Advice::new(Kind::Invalid, "bad_public_key", "give the file key.pub of a store, or a copy of it")
+            }
             CopyError::Busy => Advice::new(Kind::Busy, "busy", "try again when less is written"),
         }
     }

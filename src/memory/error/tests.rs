@@ -196,13 +196,14 @@ fn of_opening() -> [OpenError; 8] {
     ]
 }
 
-fn of_copying() -> [CopyError; 5] {
+fn of_copying() -> [CopyError; 6] {
     [
         CopyError::Missing(text().into()),
         CopyError::NotEmpty(text().into()),
         CopyError::Inside { dest: text().into(), store: text().into() },
         CopyError::DotDotPath(text().into()),
         CopyError::Busy,
+        CopyError::NotAKey,
     ]
 }
 
@@ -235,6 +236,7 @@ bad_lifetime Invalid
 bad_log_name Invalid
 bad_name Invalid
 bad_pattern Invalid
+bad_public_key Invalid
 bad_question Invalid
 bad_rules Invalid
 bad_scope Invalid
