@@ -353,6 +353,9 @@ fn an_export_says_what_its_format_left_out() {
         let (_, _, words) = run(&["export", &target, &folder.at(name)]);
         assert!(words.contains("2 of 3 records have no vector") && words.contains(".jsonl"), "{words}");
     }
+    // Each ending that the hint of another one names can be typed.
+    let (code, refused) = json(&["export", &target, &folder.at("out")]);
+    assert_eq!((code, &refused["hint"]), (2, &Value::from("end its name in .jsonl, .npy or .fvecs")));
     let (_, told) = json(&["export", &target, &folder.at("out.jsonl")]);
     assert_eq!(
         (&told["records"], &told["left_out"], &told["reason"]),

@@ -44,7 +44,8 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     if args.all {
         return run_all(&target, &args.file, out);
     }
-    let format = Format::from_path(&args.file)?;
+    let hint = "end its name in .jsonl, .npy or .fvecs";
+    let format = Format::from_path(&args.file).map_err(|failure| CommandError { hint: hint.to_owned(), ..failure })?;
     let ids = match (format, &args.ids) {
         (Format::JsonArray, _) => {
             return Err(CommandError::usage("records are not exported as a JSON array", "end the name in .jsonl"));

@@ -16,6 +16,10 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// NumPy's own writers stay far below.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 const CONVERT: &str = "write it with numpy.save(FILE, numpy.ascontiguousarray(a, dtype='<f4'))";
+/// For an array of one dimension or none, which [`CONVERT`] would leave so.
+const ONE_ROW: &str =
+    "if it is one vector, write it with numpy.save(FILE, numpy.asarray(a, dtype='<f4').reshape(1, -1))";
+const ROWS: &str = "write it with numpy.save(FILE, numpy.ascontiguousarray(a, dtype='<f4').reshape(len(a), -1))";
 
 /// What the header of a `.npy` file says of its array, which has to be rows of floats in C order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +54,7 @@ impl NpyHeader {
         let mut text = vec![0; length as usize];
         input.read_exact(&mut text).map_err(failed)?;
         let offset = 8 + length_bytes as u64 + u64::from(length);
-        parse(&String::from_utf8_lossy(&text), offset).map_err(|what| malformed(path, what, CONVERT))
+        parse(&String::from_utf8_lossy(&text), offset).map_err(|(what, hint)| malformed(path, what, hint))
     }
 
     /// Returns how many bytes one row takes in the file, before its components become f32.
@@ -59,8 +63,8 @@ impl NpyHeader {
     }
 }
 
-/// Reads the dict, such as `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }`.
-fn parse(text: &str, offset: u64) -> Result<NpyHeader, String> {
+/// Reads the dict, such as `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }`. An error is what is wrong, and the hint.
+fn parse(text: &str, offset: u64) -> Result<NpyHeader, (String, &'static str)> {
     let value = |key: &str| -> Option<&str> {
         let after = text.split_once(&format!("'{key}'")).or_else(|| text.split_once(&format!("\"{key}\"")))?.1;
         after.trim_start().strip_prefix(':').map(str::trim_start)
@@ -70,23 +74,24 @@ fn parse(text: &str, offset: u64) -> Result<NpyHeader, String> {
         "<f2" => 2,
         "<f4" => 4,
         "<f8" => 8,
-        _ => return Err(format!("holds {descr:?}, not float16, float32 or float64 in little-endian")),
+        _ => return Err((format!("holds {descr:?}, not float16, float32 or float64 in little-endian"), CONVERT)),
     };
     if !value("fortran_order").is_some_and(|rest| rest.starts_with("False")) {
-        return Err("is not in C order".to_owned());
+        return Err(("is not in C order".to_owned(), CONVERT));
     }
     let shape = value("shape").and_then(|rest| rest.strip_prefix('(')).and_then(|rest| rest.split_once(')'));
     let sizes: Vec<&str> =
         shape.map_or("", |(inside, _)| inside).split(',').map(str::trim).filter(|s| !s.is_empty()).collect();
     let [rows, dim] = sizes[..] else {
-        return Err(format!("has {} dimensions, not two", sizes.len()));
+        let hint = if sizes.len() < 2 { ONE_ROW } else { ROWS };
+        return Err((format!("has {} dimensions, not two", sizes.len()), hint));
     };
     match (rows.parse::<u64>(), dim.parse::<usize>()) {
         // An export of a branch without vectors is of no rows with no components.
         (Ok(rows), Ok(dim)) if (1..=DIM_MAX).contains(&dim) || (rows, dim) == (0, 0) => {
             Ok(NpyHeader { width, rows, dim, offset })
         }
-        _ => Err(format!("has an impossible shape, {rows} × {dim}")),
+        _ => Err((format!("has an impossible shape, {rows} × {dim}"), "give rows of 1 to 1048576 numbers")),
     }
 }
 
@@ -189,6 +194,7 @@ mod tests {
         refused(&dict(">f4", "(2, 2)"), ">f4");
         refused(&dict("<i4", "(2, 2)"), "<i4");
         refused(&dict("<f4", "(4,)"), "1 dimensions");
+        refused(&dict("<f4", "(4, 2, 2)"), "3 dimensions");
         refused(&dict("<f4", "(2, 0)"), "impossible shape");
         // Such a file is as long as its rows; a buffer for one of them would be of 32 GiB.
         refused(&dict("<f8", "(0, 4294967295)"), "impossible shape");
@@ -196,6 +202,13 @@ mod tests {
         refused(&dict("<f4", "(18446744073709551615, 4)"), "ends before");
         refused(&dict("<f4", "(2, 2)").replace("False", "True"), "C order");
         assert!(rows(b"not numpy at all").unwrap_err().message.contains("no NumPy array"));
+    }
+
+    #[test]
+    fn the_hint_makes_rows_of_an_array_of_other_dimensions() {
+        let hint = |shape: &str| rows(&file(&dict("<f4", shape), &[0; 64])).unwrap_err().hint;
+        assert!(hint("(4,)").contains(".reshape(1, -1)") && hint("()").contains(".reshape(1, -1)"));
+        assert!(hint("(4, 2, 2)").contains(".reshape(len(a), -1)") && hint("(2, 0)").contains("1 to 1048576"));
     }
 
     #[test]
