@@ -162,7 +162,7 @@ impl RowReader {
             let reader = Box::new(jsonl::Lines::new(path.to_owned(), input));
             RowReader { total_bytes: 0, skipped_files: 0, empty_notes: 0, reader }
         } else {
-            RowReader::from_path(path, ids)?
+            RowReader::from_path(path, ids, fields.is_some())?
         };
         if let Some(fields) = fields {
             let (fields, path) = (fields.clone(), path.to_owned());
@@ -173,7 +173,7 @@ impl RowReader {
         Ok(rows)
     }
 
-    fn from_path(path: &Path, ids: Option<&Path>) -> Result<RowReader, CommandError> {
+    fn from_path(path: &Path, ids: Option<&Path>, is_mapped: bool) -> Result<RowReader, CommandError> {
         let format = Format::from_path(path)?;
         if matches!(format, Format::JsonLines | Format::JsonArray) {
             refuse_ids(ids)?;
@@ -187,7 +187,7 @@ impl RowReader {
             Format::JsonArray => {
                 let mut bytes = Vec::new();
                 input.read_to_end(&mut bytes).map_err(|e| CommandError::file("read", &path, &e))?;
-                Box::new(json_array::rows(path, &bytes)?)
+                Box::new(json_array::rows(path, &bytes, is_mapped)?)
             }
             Format::Npy => Box::new(npy::NpyRows::new(path, input, total_bytes, ids)?),
             Format::Fvecs => Box::new(fvecs::FvecsRows::new(path, input, total_bytes, ids)?),
