@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::dump::import_all;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::formats::{FieldMap, InputRow, RowPosition, RowReader};
+use crate::cli::formats::{FieldMap, InputRow, LeftOut, RowPosition, RowReader};
 use crate::cli::output::{Output, remark};
 use crate::cli::progress::ProgressLine;
 use crate::cli::target::{Access, BranchAccess, Target};
@@ -66,7 +66,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target = Target::parse(&args.target)?;
     // Before the store is touched: a wrong name or header changes nothing.
     let rows = RowReader::open(&args.file, args.ids.as_deref(), args.map.as_ref())?;
-    let (skipped_files, empty_notes) = (rows.skipped_files, rows.empty_notes);
+    let left_out = rows.left_out.clone();
     let access = if args.create { Access::Create } else { Access::Write };
     let progress = ProgressLine::for_bytes(rows.total_bytes, out.is_json());
     let mut import = Import { args, progress, rows: 0, put_and_deleted: [0; 2], last_receipt: Value::Null };
@@ -74,20 +74,30 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let Import { progress, rows, put_and_deleted: [put, deleted], last_receipt, .. } = import;
     // What follows is not written into the line.
     drop(progress);
+    let left_out = left_out.get();
     if out.is_json() {
+        let count = left_out.other_files + left_out.special_files + left_out.blank_notes;
         out.line(
-            json!({ "rows": rows, "put": put, "deleted": deleted, "left_out": skipped_files + empty_notes, "head": last_receipt["head"], "entry": last_receipt["entry"] }),
+            json!({ "rows": rows, "put": put, "deleted": deleted, "left_out": count, "head": last_receipt["head"], "entry": last_receipt["entry"] }),
         )?;
     } else {
         remark(format_args!("{rows} rows read: {put} put, {deleted} deleted"));
-        if skipped_files > 0 {
-            remark(format_args!("{skipped_files} files that are neither .md nor .txt were left out"));
-        }
-        if empty_notes > 0 {
-            remark(format_args!("empty notes were left out: {empty_notes}"));
-        }
+        print_left_out(left_out);
     }
     Ok(Exit::Done)
+}
+
+/// Says what of a folder made no record.
+fn print_left_out(left_out: LeftOut) {
+    let told = [
+        (left_out.other_files, "files that are neither .md nor .txt"),
+        (left_out.special_files, "links, pipes and other special files"),
+        (left_out.hidden_notes, "notes whose names begin with a dot"),
+        (left_out.blank_notes, "empty notes"),
+    ];
+    for (count, what) in told.into_iter().filter(|(count, _)| *count > 0) {
+        remark(format_args!("{what} were left out: {count}"));
+    }
 }
 
 struct Import<'a> {

@@ -1,7 +1,9 @@
 //! A folder of notes: each .md and .txt file is a record, its text the content.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use serde_json::json;
 
@@ -14,17 +16,27 @@ pub struct TextFolder {
     paths: std::vec::IntoIter<PathBuf>,
     /// Bytes of all notes, as they were when the folder was listed.
     pub total_bytes: u64,
-    /// Files that are no notes: neither `.md` nor `.txt`, or not regular.
-    pub skipped_files: u64,
-    /// Notes without a byte, which make no record.
-    pub empty_notes: u64,
+    /// What makes no record. That a note is blank shows when it is read.
+    pub left_out: Rc<Cell<LeftOut>>,
+}
+
+/// How many files of a folder of notes make no record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Regular files that are neither `.md` nor `.txt`.
+    pub other_files: u64,
+    /// Symbolic links, pipes and what else is no regular file, whatever its name.
+    pub special_files: u64,
+    /// Notes whose names begin with a dot. Folders with such names are not looked into.
+    pub hidden_notes: u64,
+    /// Notes of no bytes or of blanks.
+    pub blank_notes: u64,
 }
 
 impl TextFolder {
-    /// Looks for notes; names that begin with a dot are passed by, and empty notes counted and left out. Fails if the
-    /// folder, or one in it, can't be listed.
+    /// Looks for notes, and counts what else there is. Fails if the folder, or one in it, can't be listed.
     pub fn open(folder: &Path) -> Result<TextFolder, CommandError> {
-        let (mut paths, mut total_bytes, mut skipped_files, mut empty_notes) = (Vec::new(), 0, 0, 0);
+        let (mut paths, mut total_bytes, mut left_out) = (Vec::new(), 0, LeftOut::default());
         let mut folders = vec![folder.to_owned()];
         while let Some(next) = folders.pop() {
             let failed = |e: std::io::Error| CommandError::file("read", &next, &e);
@@ -33,37 +45,38 @@ impl TextFolder {
                 let kind = entry.file_type().map_err(failed)?;
                 let path = entry.path();
                 let is_note = path.extension().is_some_and(|end| end == "md" || end == "txt");
+                let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
                 match () {
-                    () if entry.file_name().as_encoded_bytes().starts_with(b".") => {}
+                    () if is_hidden => left_out.hidden_notes += u64::from(is_note && kind.is_file()),
                     () if kind.is_dir() => folders.push(path),
-                    () if kind.is_file() && is_note => match entry.metadata().map_err(failed)?.len() {
-                        0 => empty_notes += 1,
-                        length => {
-                            total_bytes += length;
-                            paths.push(path);
-                        }
-                    },
-                    () => skipped_files += 1,
+                    () if !kind.is_file() => left_out.special_files += 1,
+                    () if !is_note => left_out.other_files += 1,
+                    () => {
+                        total_bytes += entry.metadata().map_err(failed)?.len();
+                        paths.push(path);
+                    }
                 }
             }
         }
         paths.sort();
         let (folder, paths) = (folder.to_owned(), paths.into_iter());
-        Ok(TextFolder { folder, paths, total_bytes, skipped_files, empty_notes })
+        Ok(TextFolder { folder, paths, total_bytes, left_out: Rc::new(Cell::new(left_out)) })
     }
 
-    fn read(&self, path: &Path) -> Result<(InputRow, u64), CommandError> {
-        let inside = path.strip_prefix(&self.folder).unwrap_or(path);
+    /// Reads a note; `None` for one that is blank, which would be nothing in a record either.
+    fn read(&self, path: &Path) -> Result<Option<(InputRow, u64)>, CommandError> {
         let utf8 = "convert it to UTF-8, for instance with iconv";
-        let name = inside.to_str().ok_or_else(|| malformed(path, "has a name that is not UTF-8", "rename it"))?;
         let bytes = fs::read(path).map_err(|e| CommandError::file("read", path, &e))?;
         let length = bytes.len() as u64;
         let text = String::from_utf8(bytes).map_err(|_| malformed(path, "is not UTF-8", utf8))?;
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        let inside = path.strip_prefix(&self.folder).unwrap_or(path);
+        let name = inside.to_str().ok_or_else(|| malformed(path, "has a name that is not UTF-8", "rename it"))?;
         let record = json!({ "id": id_from_path(name), "text": text, "metadata": { "path": name } });
-        Ok((
-            InputRow::Line { position: RowPosition::Note(path.into()), bytes: record.to_string().into_bytes() },
-            length,
-        ))
+        let position = RowPosition::Note(path.into());
+        Ok(Some((InputRow::Line { position, bytes: record.to_string().into_bytes() }, length)))
     }
 }
 
@@ -88,8 +101,14 @@ impl Iterator for TextFolder {
     type Item = Result<(InputRow, u64), CommandError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let path = self.paths.next()?;
-        Some(self.read(&path))
+        loop {
+            let path = self.paths.next()?;
+            if let Some(row) = self.read(&path).transpose() {
+                return Some(row);
+            }
+            let left_out = self.left_out.get();
+            self.left_out.set(LeftOut { blank_notes: left_out.blank_notes + 1, ..left_out });
+        }
     }
 }
 
@@ -104,16 +123,19 @@ mod tests {
         fs::create_dir(dir.path().join("deep")).unwrap();
         fs::create_dir(dir.path().join(".git")).unwrap();
         let files = [("deep/b.md", "two\n"), ("a.txt", "one"), (".git/c.md", "x"), ("d.png", "x"), ("empty.md", "")];
-        for (path, text) in files {
+        for (path, text) in files.into_iter().chain([("blank.md", "  \n"), (".hidden.md", "x"), (".hidden", "x")]) {
             fs::write(dir.path().join(path), text).unwrap();
         }
+        std::os::unix::fs::symlink(dir.path().join("a.txt"), dir.path().join("link.txt")).unwrap();
         let notes = TextFolder::open(dir.path()).unwrap();
-        assert_eq!((notes.total_bytes, notes.skipped_files, notes.empty_notes), (7, 1, 1));
+        let (total_bytes, left_out) = (notes.total_bytes, notes.left_out.clone());
         let lines: Vec<serde_json::Value> =
             notes.map(|row| serde_json::from_slice(&row.unwrap().0.into_line()).unwrap()).collect();
         assert_eq!(lines[0], json!({"id": "a.txt", "text": "one", "metadata": {"path": "a.txt"}}));
         assert_eq!((&lines[1]["id"], &lines[1]["text"]), (&json!("deep:b.md"), &json!("two\n")));
-        assert_eq!(lines.len(), 2);
+        assert_eq!((lines.len(), total_bytes), (2, 10));
+        let expected = LeftOut { other_files: 1, special_files: 1, hidden_notes: 1, blank_notes: 2 };
+        assert_eq!(left_out.get(), expected);
     }
 
     #[test]

@@ -11,9 +11,11 @@ mod json_array;
 mod jsonl;
 mod npy;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -23,6 +25,7 @@ use super::failure::CommandError;
 use crate::memory::{Error, RecordEdit, RecordError, RecordInput, RecordPatch, check_record_id};
 
 pub use fields::FieldMap;
+pub use folder::LeftOut;
 pub use fvecs::write_fvecs;
 
 /// Bytes read from a file at a time.
@@ -138,10 +141,8 @@ impl InputRow {
 pub struct RowReader {
     /// How many bytes there are to read; 0 where that is not known.
     pub total_bytes: u64,
-    /// Files of a folder that are no notes: neither `.md` nor `.txt`, or not regular.
-    pub skipped_files: u64,
-    /// Notes of a folder without a byte, which make no record.
-    pub empty_notes: u64,
+    /// What of a folder makes no record, complete once all rows were returned.
+    pub left_out: Rc<Cell<LeftOut>>,
     reader: Rows,
 }
 
@@ -154,13 +155,13 @@ impl RowReader {
     pub fn open(path: &Path, ids: Option<&Path>, fields: Option<&FieldMap>) -> Result<RowReader, CommandError> {
         let mut rows = if path.is_dir() {
             let notes = folder::TextFolder::open(path)?;
-            let (total_bytes, skipped_files, empty_notes) = (notes.total_bytes, notes.skipped_files, notes.empty_notes);
-            RowReader { total_bytes, skipped_files, empty_notes, reader: refuse_ids(ids).map(|()| Box::new(notes))? }
+            let (total_bytes, left_out) = (notes.total_bytes, notes.left_out.clone());
+            RowReader { total_bytes, left_out, reader: refuse_ids(ids).map(|()| Box::new(notes))? }
         } else if path == Path::new("-") {
             refuse_ids(ids)?;
             let input = BufReader::with_capacity(BUFFER_BYTES, io::stdin());
             let reader = Box::new(jsonl::Lines::new(path.to_owned(), input));
-            RowReader { total_bytes: 0, skipped_files: 0, empty_notes: 0, reader }
+            RowReader { total_bytes: 0, left_out: Rc::default(), reader }
         } else {
             RowReader::from_path(path, ids, fields.is_some())?
         };
@@ -192,7 +193,7 @@ impl RowReader {
             Format::Npy => Box::new(npy::NpyRows::new(path, input, total_bytes, ids)?),
             Format::Fvecs => Box::new(fvecs::FvecsRows::new(path, input, total_bytes, ids)?),
         };
-        Ok(RowReader { total_bytes, skipped_files: 0, empty_notes: 0, reader })
+        Ok(RowReader { total_bytes, left_out: Rc::default(), reader })
     }
 }
 
