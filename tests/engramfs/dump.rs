@@ -14,7 +14,7 @@ use engramfs::memory::{
 };
 use serde_json::{Value, json};
 
-use crate::mount::{Mounted, lines, run};
+use crate::mount::{Mounted, command, lines, output, run, succeed};
 use crate::story::{each_branch, picture};
 use crate::support::{Chance, delete, environment, main_of, rounds, verify_folder, who};
 
@@ -274,6 +274,26 @@ fn a_dump_that_was_changed_is_refused_and_leaves_no_store() {
     assert_eq!(run(&["export", "--all", &format!("{store}:main"), "."]).0, 2, "it is there");
     assert_eq!(run(&["import", "--all", &dump, &back]).0, 2);
     assert_eq!(run(&["export", "--all", &format!("{store}:main"), &dump]).0, 2);
+}
+
+#[test]
+fn no_pipe_in_a_dump_is_waited_for_and_no_link_followed() {
+    for name in ["manifest.json", "main/records.jsonl", "main/files.jsonl", "main/config/rules"] {
+        for is_link in [false, true] {
+            let (folder, [_, dump, back]) = dumped();
+            let (path, kept) = (Path::new(&dump).join(name), folder.path().join("kept"));
+            fs::rename(&path, &kept).unwrap();
+            if is_link {
+                std::os::unix::fs::symlink(&kept, &path).unwrap();
+            } else {
+                succeed(command("mkfifo", &[]).arg(&path));
+            }
+            let program = env!("CARGO_BIN_EXE_engramfs");
+            let done = output(&mut command("timeout", &["30", program, "import", "--all", &dump, &back]));
+            assert_eq!(done.status.code(), Some(if is_link { 1 } else { 4 }), "{name}: {done:?}");
+            assert!(!Path::new(&back).exists());
+        }
+    }
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::lines::{for_each_value, write_values};
+use super::lines::{for_each_value, open_file, write_values};
 use super::{FILES, INDEX, damaged};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -319,12 +319,7 @@ impl FileRestorer<'_> {
     fn fill(&self, entry: &PathEntry, inode: u64) -> Result<(), CommandError> {
         let place = content_path(self.folder, &entry.path)?;
         let failed = |error: std::io::Error| CommandError::file("read", &place, &error);
-        // A dump may be anybody's: no symbolic link is followed, and no FIFO blocks.
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let mut file = File::options().read(true).custom_flags(flags).open(&place).map_err(failed)?;
-        if !file.metadata().map_err(failed)?.is_file() {
-            return Err(damaged(format!("{} is no file", place.display())));
-        }
+        let mut file = open_file(&place)?;
         let (mut offset, mut piece) = (0, Vec::new());
         loop {
             piece.clear();

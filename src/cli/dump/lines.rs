@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use serde::Serialize;
@@ -11,13 +12,28 @@ use super::damaged;
 use crate::cli::failure::CommandError;
 use crate::memory::{Error, Kind};
 
+/// Opens a file of a dump for reading. A dump may be anybody's: no symbolic link is followed, and no FIFO waited for. Fails if
+/// it can't be opened, and with `Exit::Damaged` if it is no regular file.
+pub fn open_file(path: &Path) -> Result<File, CommandError> {
+    let failed = |error: std::io::Error| CommandError::file("read", path, &error);
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    let is_file = file.metadata().map_err(failed)?.is_file();
+    if is_file { Ok(file) } else { Err(damaged(format!("{} is no file", path.display()))) }
+}
+
+/// Reads a whole file of a dump. Fails like [`open_file`], and if it is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String, CommandError> {
+    std::io::read_to_string(open_file(path)?).map_err(|error| CommandError::file("read", path, &error))
+}
+
 /// Gives each line of a file with its number, counted from 1. An error of `each` ends it.
 pub fn for_each_line(
     path: &Path,
     mut each: impl FnMut(&[u8], usize) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| CommandError::file("read", path, &error);
-    let mut lines = BufReader::new(File::open(path).map_err(failed)?);
+    let mut lines = BufReader::new(open_file(path)?);
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
         line.clear();

@@ -1,13 +1,12 @@
 //! From a folder to a new store.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::lines::{for_each_line, refused};
+use super::lines::{for_each_line, read_text, refused};
 use super::shared::SignalsRead;
 use super::{
     AGENTS, CLOSED_LOGS, CONFIG, DumpManifest, DumpedBranch, DumpedClosedLog, DumpedProposal, LOG, MANIFEST, RECORDS,
@@ -30,7 +29,7 @@ const BATCH: (usize, usize) = (65_536, 64 << 20);
 /// `store` would lie in another store.
 pub fn import_all(folder: &Path, store: &Path) -> Result<Value, CommandError> {
     let path = folder.join(MANIFEST);
-    let text = fs::read_to_string(&path).map_err(|error| CommandError::file("read", &path, &error))?;
+    let text = read_text(&path)?;
     let manifest: DumpManifest =
         serde_json::from_str(&text).map_err(|error| damaged(format!("{MANIFEST}: {error}")))?;
     manifest.check()?;
@@ -299,7 +298,7 @@ impl DumpReader<'_> {
 
     fn setting(&self, dumped: &DumpedBranch, setting: Setting) -> Result<String, CommandError> {
         let path = self.folder.join(&dumped.folder).join(CONFIG).join(setting.name());
-        let value = fs::read_to_string(&path).map_err(|error| CommandError::file("read", &path, &error))?;
+        let value = read_text(&path)?;
         let value = value.strip_suffix('\n').unwrap_or(&value);
         // What is unset may be no value to set.
         if !value.is_empty() {
