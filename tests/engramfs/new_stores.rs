@@ -73,3 +73,15 @@ fn a_store_in_a_folder_that_was_there_is_closed_to_others() {
     assert_eq!(run(&["import", "--create", &by_import, &input]).0, 0);
     assert_eq!(fs::metadata(&created).unwrap().mode() & 0o7777, 0o755);
 }
+
+#[test]
+fn an_import_into_a_branch_that_a_new_store_has_not_makes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (store, input) = (at("store"), at("in.jsonl"));
+    fs::write(&input, "{\"id\":\"a\",\"text\":\"tea\"}\n").unwrap();
+    let import = |name_path: &str| run(&["import", "--create", &format!("{store}:{name_path}"), &input]);
+    let (code, _, said) = import("other");
+    assert!(code == 6 && said.contains(&format!("write {store}:main")) && !Path::new(&store).exists(), "{said}");
+    assert_eq!((import("main").0, import("other").0, import("main").0), (0, 6, 0));
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::lineage::Lineage;
-use super::{Access, BranchAccess, QuerySession, StateExports};
+use super::{Access, BranchAccess, MAIN, QuerySession, StateExports};
 use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -57,6 +57,12 @@ impl UnmountedBranch {
             Access::Write => OpenMode::Existing,
             Access::Create => OpenMode::Create,
         };
+        // Before a store is made in which it can't be.
+        if access == Access::Create && name_path != MAIN && !store.join("manifest").exists() {
+            let message = format!("a new store has the branch {MAIN} and no {name_path}");
+            let hint = format!("write {}:{MAIN}, or make the branch first", store.display());
+            return Err(CommandError::new(Exit::Missing, "no_such_branch", message, hint));
+        }
         let memory = open_store(store, mode)?;
         let writes = access != Access::Read;
         match memory.resolve(name_path) {
