@@ -125,6 +125,14 @@ fn a_given_key_that_is_none_is_no_damage_of_the_store() {
 }
 
 #[test]
+fn the_manual_and_completions_are_json_where_that_is_wanted() {
+    for (arguments, key) in [(&["man", "merge"], "roff"), (&["completions", "bash"], "script")] {
+        let (code, answer) = json(arguments);
+        assert_eq!((code, answer[key].as_str()), (0, Some(&*run(arguments).1)));
+    }
+}
+
+#[test]
 fn a_reserve_of_which_nothing_can_be_made_is_said_once() {
     let folder = Folder::new();
     let store = folder.at("store");

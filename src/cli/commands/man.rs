@@ -3,6 +3,7 @@
 use std::io;
 
 use clap_mangen::Man;
+use serde_json::json;
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -18,7 +19,7 @@ pub struct Args {
     verb: Option<String>,
 }
 
-/// Prints a manual page: that of one verb, or of the program. `command` describes the whole command line. The exit code
+/// Prints a manual page, as JSON in `roff`: that of one verb, or of the program. `command` describes the whole command line. The exit code
 /// is 2 for a verb that does not exist.
 pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<Exit, CommandError> {
     command.build();
@@ -28,7 +29,12 @@ pub fn run(args: &Args, mut command: clap::Command, out: &mut Output) -> Result<
             CommandError::usage(format!("there is no verb {verb:?}"), "see `engramfs --help` for all of them")
         })?,
     };
-    out.bytes(&render(page).map_err(|e| CommandError::output(&e))?)?;
+    let roff = render(page).map_err(|e| CommandError::output(&e))?;
+    if out.is_json() {
+        out.line(json!({ "verb": args.verb, "roff": String::from_utf8_lossy(&roff) }))?;
+    } else {
+        out.bytes(&roff)?;
+    }
     Ok(Exit::Done)
 }
 
