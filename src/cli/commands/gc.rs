@@ -32,7 +32,7 @@ pub struct Args {
 /// use by another process.
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let verb = Verb::parse(&line(args)).expect("gc takes an age and a dry run");
-    let answer = Target::for_store(&args.place).with_branch(Access::Write, |branch| branch.run(&verb))?;
+    let answer = Target::for_store(&args.place)?.with_branch(Access::Write, |branch| branch.run(&verb))?;
     print_facts(&answer.to_line(), out)?;
     Ok(Exit::Done)
 }

@@ -10,7 +10,7 @@ use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, warn};
-use crate::cli::target::find_mounted_store;
+use crate::cli::target::{access_error, find_mounted_store};
 use crate::fuse::SOURCE_PREFIX;
 use crate::memory::{Environment, Memory, OpenMode};
 
@@ -38,6 +38,9 @@ impl MountPaths {
                 self.store.display()
             );
             return Err(CommandError::usage(message, "mount it at a directory beside the store"));
+        }
+        if let Some(error) = access_error(mnt) {
+            return Err(error);
         }
         if mnt.is_dir() {
             return Ok(());

@@ -14,6 +14,7 @@ use super::gc::parse_duration;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
+use crate::cli::target::access_error;
 use crate::fuse::readable_within;
 
 /// How long the kernel is asked to wait where no limit is given, before it is asked again.
@@ -121,7 +122,7 @@ impl Watch<'_> {
             keys.push((key.to_owned(), glob.compile_matcher()));
         }
         if !fs::canonicalize(&folder).is_ok_and(|folder| folder.ends_with("shared/signals")) {
-            return Err(no_signal(&args.paths[0]));
+            return Err(access_error(&folder).unwrap_or_else(|| no_signal(&args.paths[0])));
         }
         let mut events = open_events(&folder).map_err(|_| no_signal(&args.paths[0]))?;
         events.seek(SeekFrom::End(0)).map_err(|error| CommandError::file("followed", &folder, &error))?;

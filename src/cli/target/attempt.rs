@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::cli::failure::{CommandError, exit_for_errno};
 use crate::cli::target::control::ExchangeError;
+use crate::cli::target::unreachable::dead_mount_error;
 use crate::fs::Errno;
 
 /// Times of two processes may be cut to different digits.
@@ -60,6 +61,9 @@ impl<'a> Attempt<'a> {
 
     /// The kernel refuses some acts itself, without asking engramfs.
     fn kernel_refusal(&self, error: &io::Error, errno: i32) -> CommandError {
+        if let (libc::ENOTCONN, Some((branch, _))) = (errno, self.error_logs.first()) {
+            return dead_mount_error(branch);
+        }
         let hint = match errno {
             libc::EEXIST => "choose another name",
             libc::ENOENT | libc::ESTALE => "check the name; the branch may have been merged or discarded",
@@ -67,7 +71,6 @@ impl<'a> Attempt<'a> {
             libc::EROFS => "mount it without --read-only, or use a branch instead of a checkpoint",
             libc::EBUSY => "close what is open there and try again",
             libc::ENOTEMPTY => "merge or discard its child branches first",
-            libc::ENOTCONN => "the mount is dead: mount the store again",
             // The server logs refusals at level debug alone, so the log would tell nothing of these.
             libc::ENOSPC => "remove something, or free space on the store's disk; df shows what is left",
             libc::EDQUOT => "close or remove something, or ask for a larger quota",

@@ -31,13 +31,32 @@ fn store_of_device(major: u32, minor: u32) -> io::Result<Option<PathBuf>> {
     Ok(table.split(|&byte| byte == b'\n').find_map(|line| store_in(line, &number)))
 }
 
-/// Fields: id, parent, major:minor, root, mountpoint, options, optional tags, `-`, type, source, super options.
+/// Returns the mountpoint and the store of the mount of engramfs that `path` lies on; `None` if it lies on another one.
+///
+/// `path` is absolute and without links. The table of mounts alone is read, so that a dead mount is found, too.
+pub fn find_mount_above(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    mount_above(&std::fs::read("/proc/self/mountinfo").ok()?, path)
+}
+
+fn mount_above(table: &[u8], path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let above = table.split(|&byte| byte == b'\n').filter_map(|line| {
+        let mountpoint = line.split(|&byte| byte == b' ').nth(4)?;
+        let mountpoint = PathBuf::from(OsString::from_vec(unescape(mountpoint, b'\\', 3, 8)));
+        path.starts_with(&mountpoint).then_some((mountpoint, line))
+    });
+    // Of several at one place the last covers the others.
+    let (mountpoint, line) = above.max_by_key(|(mountpoint, _)| mountpoint.components().count())?;
+    Some((mountpoint, store_mounted_by(line)?))
+}
+
 fn store_in(line: &[u8], device: &str) -> Option<PathBuf> {
-    let mut fields = line.split(|&byte| byte == b' ');
-    if fields.nth(2)? != device.as_bytes() {
-        return None;
-    }
-    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    let number = line.split(|&byte| byte == b' ').nth(2)?;
+    if number == device.as_bytes() { store_mounted_by(line) } else { None }
+}
+
+/// Fields: id, parent, major:minor, root, mountpoint, options, optional tags, `-`, type, source, super options.
+fn store_mounted_by(line: &[u8]) -> Option<PathBuf> {
+    let mut rest = line.split(|&byte| byte == b' ').skip_while(|field| *field != b"-").skip(1);
     let fstype = rest.next()?;
     if fstype != b"fuse" && !fstype.starts_with(b"fuse.") {
         return None;
@@ -97,6 +116,21 @@ mod tests {
         assert_eq!(store_in(other, "0:51"), None);
         let disguised = br"57 29 0:51 / /mnt/m rw - tmpfs engramfs:/data rw";
         assert_eq!(store_in(disguised, "0:51"), None);
+    }
+
+    #[test]
+    fn the_mount_that_a_path_lies_on_is_the_innermost_and_of_those_at_one_place_the_last() {
+        let table = concat!(
+            "20 1 8:1 / / rw - ext4 /dev/sda rw\n",
+            "57 20 0:51 / /mnt/m\\040x rw - fuse engramfs:/s1 rw\n",
+            "58 57 0:52 / /mnt/m\\040x rw shared:9 - fuse engramfs:/s2 rw\n",
+            "59 58 0:53 / /mnt/m\\040x/main/files/t rw - tmpfs tmpfs rw\n",
+        );
+        let found = |path: &str| mount_above(table.as_bytes(), Path::new(path));
+        assert_eq!(found("/mnt/m x/main/branches/a"), Some(("/mnt/m x".into(), "/s2".into())));
+        for path in ["/mnt/m", "/mnt/m xy", "/mnt/m x/main/files/t/u"] {
+            assert_eq!(found(path), None, "{path}");
+        }
     }
 
     #[test]

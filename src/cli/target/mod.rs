@@ -6,9 +6,10 @@ mod find_store;
 mod lineage;
 mod mounted;
 mod unmounted;
+mod unreachable;
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,7 @@ use serde_json::Value;
 pub use find_store::{find_mounted_store, find_store_without_sync};
 pub use mounted::MountedBranch;
 pub use unmounted::open_store;
+pub use unreachable::access_error;
 
 use super::actor;
 use super::exit::Exit;
@@ -26,6 +28,7 @@ use crate::memory::{Document, Environment, Export, Memory, OpenMode, Revision};
 use crate::verb::{Verb, VerbAnswer};
 use lineage::Lineage;
 use unmounted::UnmountedBranch;
+use unreachable::{dead_mount, listing_error};
 
 /// The root branch that every store has.
 const MAIN: &str = "main";
@@ -104,24 +107,12 @@ pub trait QuerySession {
     fn query(&mut self, query: &str) -> Result<String, CommandError>;
 }
 
-/// Returns the error for a path that is closed to the caller; `None` for one that is not there.
-pub fn access_error(path: &Path) -> Option<CommandError> {
-    let error = path.canonicalize().err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)?;
-    let message = format!("{} can't be looked at: {error}", path.display());
-    Some(CommandError::new(
-        Exit::Failed,
-        "permission_denied",
-        message,
-        "ask its owner for access; tail -n 1 errors of the branch above may say more",
-    ))
-}
-
 impl Target {
     /// Returns what `text` names.
     ///
     /// An existing path on a mount has to be a branch's directory; anything else is read as `STORE:NAME-PATH`. Fails
     /// with exit code 2 where a store is named without a branch, else where there is neither a branch's directory nor a
-    /// store. Nothing is opened yet.
+    /// store; with exit code 1 for what is closed to the caller, or on a mount whose server has ended. Nothing is opened yet.
     pub fn parse(text: &Path) -> Result<Target, CommandError> {
         if let Ok(path) = text.canonicalize()
             && let Ok(Some(_)) = find_mounted_store(&path)
@@ -142,17 +133,24 @@ impl Target {
         if find_store::is_branch_directory(&path) {
             return Ok(Target::Mounted(path));
         }
+        if let Some(error) = listing_error(&path) {
+            return Err(error);
+        }
         let message = format!("{} is on a mount of engramfs but is no branch", path.display());
         Err(CommandError::new(Exit::Missing, "no_branch", message, "name a branch's directory, such as MNT/main"))
     }
 
     /// Returns the branch to ask for what concerns a whole store: of the store or mount at `store`, or that of a branch.
-    pub fn for_store(store: &Path) -> Target {
-        match find_mounted_store(store) {
+    /// Fails if it is a mount whose server has ended.
+    pub fn for_store(store: &Path) -> Result<Target, CommandError> {
+        if let Some(dead) = dead_mount(store) {
+            return Err(dead);
+        }
+        Ok(match find_mounted_store(store) {
             Ok(Some(_)) if find_store::is_branch_directory(store) => Target::Mounted(store.to_owned()),
             Ok(Some(_)) => Target::Mounted(store.join(MAIN)),
             _ => Target::Unmounted { store: store.to_owned(), name_path: MAIN.to_owned() },
-        }
+        })
     }
 
     /// Opens the branch, lets `act` work with it and closes it again. An error of `act` comes before one of closing.

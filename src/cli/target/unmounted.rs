@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::lineage::Lineage;
+use super::unreachable::dead_mount;
 use super::{Access, BranchAccess, MAIN, QuerySession, StateExports};
 use crate::cli::actor;
 use crate::cli::exit::Exit;
@@ -31,9 +32,10 @@ pub struct UnmountedBranch {
 }
 
 /// Opens the store at `path` for this process. Fails like `Memory::open`; the exit code says whether it is missing,
-/// locked or not the user's.
+/// locked or not the user's, or that the path is on a mount whose server has ended.
 pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, CommandError> {
-    let memory = Memory::open(path, mode, &holder(), Environment::real(actor::current()))?;
+    let memory = Memory::open(path, mode, &holder(), Environment::real(actor::current()))
+        .map_err(|error| dead_mount(path).unwrap_or_else(|| error.into()))?;
     if mode != OpenMode::ReadOnly {
         // Read beside its writer, a store may end in a frame that is just being written.
         for warning in memory.warnings() {

@@ -2,9 +2,10 @@
 //! command.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::process::Stdio;
 
-use super::{Mounted, errno, read, run, save};
+use super::{Mounted, Site, command, errno, read, run, save};
 
 /// One refusal, provoked both ways.
 struct Refused<'a> {
@@ -74,4 +75,43 @@ fn cases(mount: &Mounted) -> Vec<Refused<'_>> {
         refused(in_x("resolve b child"), &["resolve", &x, "b", "child"], libc::ENOENT, "no_conflict", 6),
         refused(in_x("withdraw"), &["withdraw", &x], libc::ENOENT, "no_proposal", 6),
     ]
+}
+
+#[test]
+fn a_dead_mount_is_called_dead_by_every_command_and_what_it_says_to_type_works() {
+    let site = Site::new();
+    let server = site.serve(&[]);
+    let path = |below: &str| site.mnt.join(below).display().to_string();
+    let (mnt, main, store) = (site.mnt.display().to_string(), path("main"), site.store.display().to_string());
+    let (other, out) = (site.beside("other").display().to_string(), site.beside("o.jsonl").display().to_string());
+    let in_it = "read go; exec \"$0\" status .";
+    let mut waiting = command("sh", &["-c", in_it, env!("CARGO_BIN_EXE_engramfs")]);
+    let waiting = waiting.current_dir(&main).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut waiting = waiting.unwrap();
+    server.crash();
+    let typed = format!("engramfs mount {store} {mnt}");
+    for arguments in [
+        &["status", &main][..],
+        &["query", &main, "x"],
+        &["fork", &main, "x"],
+        &["merge", &path("main/branches/a:b")],
+        &["export", &main, &out],
+        &["guard", &main, "--", "true"],
+        &["explore", &main, "-n", "1", "--run", "true", "--score", "true"],
+        &["wait", &path("main/shared/signals/x")],
+        &["gc", &mnt],
+        &["mount", &other, &main],
+    ] {
+        let (code, _, said) = run(arguments);
+        assert_eq!(code, 1, "{arguments:?}: {said}");
+        assert!(said.contains(&format!("the mount at {mnt} is dead")), "{arguments:?}: {said}");
+        assert!(said.trim_end().ends_with(&typed), "{arguments:?}: {said}");
+    }
+    waiting.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let waited = waiting.wait_with_output().unwrap();
+    let said = String::from_utf8(waited.stderr).unwrap();
+    assert!(!waited.status.success() && said.contains(&typed), "{said}");
+    assert_eq!(run(&["mount", &store, &mnt]).0, 0);
+    assert_eq!(run(&["status", &main]).0, 0);
+    assert_eq!(run(&["umount", &mnt]).0, 0);
 }

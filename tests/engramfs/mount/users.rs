@@ -315,3 +315,15 @@ fn a_mount_without_allow_other_is_closed_to_others() {
     let mut look = command("setpriv", &["--reuid=1001", "--regid=1001", "--clear-groups", "ls"]);
     assert!(!output(look.arg(mount.at("main"))).status.success());
 }
+
+#[test]
+fn a_branch_that_is_closed_to_who_names_it_is_not_called_something_else() {
+    let Some(mount) = shared() else { return };
+    mount.sh("mkdir main/branches/pr");
+    let program = program(&mount);
+    for verb in ["query main/branches/pr x", "status main/branches/pr"] {
+        let said = act(&mount, 1002, &format!("{program} {verb} || echo code $? >&2; false")).unwrap_err();
+        assert!(said.contains("can't be looked at: Permission denied"), "{said}");
+        assert!(said.contains("ask its owner") && said.ends_with("code 1\n"), "{said}");
+    }
+}
