@@ -22,6 +22,6 @@ pub(super) const CHECKPOINT: VerbSpec = VerbSpec {
 
 fn checkpoint(context: &VerbContext<'_>, arguments: &Arguments) -> Result<VerbAnswer, Error> {
     let label = arguments.required(&LABEL);
-    context.memory.checkpoint(context.actor, context.branch, label, arguments.get(&TEXT))?;
-    Ok(VerbAnswer::Line(json!({"status": "taken", "checkpoint": label}).to_string()))
+    let entry = context.memory.checkpoint_entry(context.actor, context.branch, label, arguments.get(&TEXT))?;
+    Ok(VerbAnswer::Line(json!({"status": "taken", "checkpoint": label, "entry": entry.to_string()}).to_string()))
 }

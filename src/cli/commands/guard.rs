@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{ArgGroup, ValueEnum};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
@@ -18,7 +18,7 @@ use crate::cli::random_tag::random_tag;
 use crate::cli::target::{Access, BranchAccess, Target};
 use crate::fuse::Watcher;
 use crate::memory::{Error, GUARD_PREFIX, check_name};
-use crate::verb::Verb;
+use crate::verb::{Verb, VerbAnswer};
 
 /// How often another label is chosen because somebody has that one.
 const LABELS_TRIED_MAX: usize = 8;
@@ -67,7 +67,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
     let target: Target = args.target.parse()?;
     match (&args.label, args.outcome) {
         _ if args.begin => {
-            let label = begin(&target)?;
+            let label = begin(&target)?.label;
             if out.is_json() {
                 out.line(json!({ "target": target.to_string(), "label": label }))?
             } else {
@@ -85,19 +85,19 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 }
 
 fn guard(target: &Target, command: &[OsString], out: &mut Output) -> Result<Exit, CommandError> {
-    let label = begin(target)?;
+    let start = begin(target)?;
     let (status, interrupted) = match run_command(target, command) {
         Ok(ended) => ended,
         Err(error) => {
             // It never began, so there is nothing to take back.
-            end(target, &label, StepOutcome::Ok)?;
+            end(target, &start.label, StepOutcome::Ok)?;
             let message = format!("{} cannot be started: {error}", command[0].display());
             return Err(CommandError::new(Exit::Failed, "not_started", message, "check the command and its path"));
         }
     };
     let outcome = if status.success() { StepOutcome::Ok } else { StepOutcome::Failed };
-    end(target, &label, outcome)?;
-    out.json_only(&report(target, &label, outcome, Some(status)))?;
+    finish(target, &start, status)?;
+    out.json_only(&report(target, &start.label, outcome, Some(status)))?;
     if outcome == StepOutcome::Ok {
         return Ok(Exit::Done);
     }
@@ -110,7 +110,7 @@ fn guard(target: &Target, command: &[OsString], out: &mut Output) -> Result<Exit
     Ok(if interrupted { Exit::Interrupted } else { Exit::Failed })
 }
 
-fn report(target: &Target, label: &str, outcome: StepOutcome, status: Option<ExitStatus>) -> serde_json::Value {
+fn report(target: &Target, label: &str, outcome: StepOutcome, status: Option<ExitStatus>) -> Value {
     let mut report = json!({
         "target": target.to_string(), "label": label, "rolled_back": outcome == StepOutcome::Failed,
     });
@@ -130,19 +130,71 @@ pub(super) fn describe_exit(status: ExitStatus) -> String {
     }
 }
 
+/// What a branch was before a step.
+struct StartState {
+    /// The checkpoint's label.
+    label: String,
+    /// The hash of its entry, which names the state when the step has deleted the checkpoint; a server of an earlier
+    /// version does not tell it.
+    entry: Option<String>,
+}
+
 /// Takes the checkpoint, under a label that no other has.
-fn begin(target: &Target) -> Result<String, CommandError> {
+fn begin(target: &Target) -> Result<StartState, CommandError> {
     target.with_branch(Access::Write, |branch| {
         let mut tries = 0;
         loop {
             let label = format!("{GUARD_PREFIX}{}", random_tag(8));
             match run_line(branch, &format!("checkpoint {label}")) {
-                Ok(()) => return Ok(label),
+                Ok(answer) => {
+                    let answer: Value = serde_json::from_str(&answer.to_line()).unwrap_or_default();
+                    return Ok(StartState { label, entry: answer["entry"].as_str().map(str::to_owned) });
+                }
                 Err(error) if error.code == "exists" && tries < LABELS_TRIED_MAX => tries += 1,
                 Err(error) => return Err(error),
             }
         }
     })
+}
+
+/// Ends a guard whose step this process has run: rolls back where it failed, and deletes the checkpoint.
+fn finish(target: &Target, start: &StartState, status: ExitStatus) -> Result<(), CommandError> {
+    let mut rolled_back = false;
+    let ended = target.with_branch(Access::Write, |branch| {
+        if !status.success() {
+            let state = start.entry.as_ref().unwrap_or(&start.label);
+            run_line(branch, &format!("rollback {state}"))?;
+            rolled_back = true;
+        }
+        match branch.delete_checkpoint(&start.label) {
+            // The step may have deleted it, or ended the branch.
+            Err(error) if error.exit == Exit::Missing => Ok(()),
+            done => done,
+        }
+    });
+    ended.map_err(|failure| not_finished(target, start, (status, rolled_back), failure))
+}
+
+/// Says how the step ended and what stands, where the guard could not be ended.
+fn not_finished(
+    target: &Target,
+    start: &StartState,
+    (status, rolled_back): (ExitStatus, bool),
+    failure: CommandError,
+) -> CommandError {
+    let CommandError { exit, code, message, mut hint, .. } = failure;
+    let (step, label) = (describe_exit(status), &start.label);
+    let stands = match (status.success(), rolled_back) {
+        (true, _) => format!("the command succeeded and what it did stays, and so does the checkpoint {label}"),
+        (_, true) => format!("the command {step} and {target} was rolled back, but the checkpoint {label} stays"),
+        (_, false) => format!("the command {step}, but {target} was not rolled back: what it did stays"),
+    };
+    if !status.success() && !rolled_back && exit != Exit::Missing {
+        let state = start.entry.as_ref().unwrap_or(label);
+        hint = format!("{hint}, then engramfs rollback {target} {state}");
+    }
+    let exit = if status.success() { exit } else { Exit::Failed };
+    CommandError::new(exit, code, format!("{stands}: {message}"), hint)
 }
 
 fn end(target: &Target, label: &str, outcome: StepOutcome) -> Result<(), CommandError> {
@@ -160,9 +212,9 @@ fn end(target: &Target, label: &str, outcome: StepOutcome) -> Result<(), Command
     })
 }
 
-fn run_line(branch: &dyn BranchAccess, line: &str) -> Result<(), CommandError> {
+fn run_line(branch: &dyn BranchAccess, line: &str) -> Result<VerbAnswer, CommandError> {
     let unfit = || CommandError::usage(format!("`{line}` is no verb"), "give the label as it was printed");
-    branch.run(&Verb::parse(line).ok_or_else(unfit)?).map(drop)
+    branch.run(&Verb::parse(line).ok_or_else(unfit)?)
 }
 
 /// Runs the command to its end; tells, too, whether a signal asked this process to end meanwhile.

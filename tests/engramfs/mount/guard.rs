@@ -123,3 +123,24 @@ fn what_others_wrote_meanwhile_is_rolled_back_and_what_a_step_started_goes_on() 
     save(mount.beside("go"), "").unwrap();
     eventually(|| went.exists());
 }
+
+#[test]
+fn a_step_that_deletes_its_checkpoint_is_rolled_back_by_the_entry() {
+    let mount = Mounted::new();
+    let (bad, rmdir) = ("echo bad > $ENGRAMFS_BRANCH/files/bad", "rmdir $ENGRAMFS_BRANCH/checkpoints/guard-*");
+    let (code, _, err) = guard(&mount, &format!("{bad}; {rmdir}; exit 3"));
+    assert_eq!((code, mount.has("main/files/bad")), (1, false), "{err}");
+    assert!(err.contains("ended with status 3") && err.contains("was rolled back"), "{err}");
+    assert_eq!(guard(&mount, &format!("{bad}; {rmdir}")), (0, String::new(), String::new()));
+    assert!(mount.has("main/files/bad"));
+}
+
+#[test]
+fn a_guard_that_can_not_roll_back_says_how_the_step_ended_and_that_what_it_did_stays() {
+    let mount = Mounted::new();
+    mount.sh("mkdir main/branches/x");
+    let x = mount.at("main/branches/x").display().to_string();
+    let (code, _, err) = run(&["guard", &x, "--", "sh", "-c", "rmdir $ENGRAMFS_BRANCH; exit 3"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("ended with status 3") && err.contains("what it did stays"), "{err}");
+}

@@ -13,7 +13,7 @@ use crate::memory::command::record_change::SharedLogAppend;
 use crate::memory::command::shared_log_entry::SharedLogEntryInput;
 use crate::memory::transaction::shared_log::{plan_append, prepare_append};
 use crate::memory::{Actor, BranchError, Error, Memory};
-use crate::object::{CodecError, Reader, Writer};
+use crate::object::{CodecError, Hash, Reader, Writer};
 
 /// What a branch holds stays under a label.
 #[derive(Debug)]
@@ -148,6 +148,18 @@ impl Memory {
     /// # }
     /// ```
     pub fn checkpoint(&self, who: &Actor, branch: BranchId, label: &str, text: Option<&str>) -> Result<(), Error> {
+        self.checkpoint_entry(who, branch, label, text).map(drop)
+    }
+
+    /// Takes a checkpoint, and returns the hash of its entry, which names the state when the label is gone. Fails like
+    /// [`Memory::checkpoint`].
+    pub fn checkpoint_entry(
+        &self,
+        who: &Actor,
+        branch: BranchId,
+        label: &str,
+        text: Option<&str>,
+    ) -> Result<Hash, Error> {
         // Not where commands are replayed: labels of earlier versions go on.
         check_label(label)?;
         let text = text.filter(|text| !text.trim().is_empty());
@@ -165,7 +177,7 @@ impl Memory {
         text: Option<&str>,
     ) -> Result<(), Error> {
         check_label(label)?;
-        self.take_checkpoint(who, branch, (label, text), None)
+        self.take_checkpoint(who, branch, (label, text), None).map(drop)
     }
 
     fn take_checkpoint(
@@ -174,7 +186,7 @@ impl Memory {
         branch: BranchId,
         (label, text): (&str, Option<&str>),
         entry: Option<&SharedLogEntryInput>,
-    ) -> Result<(), Error> {
+    ) -> Result<Hash, Error> {
         let command = || {
             let log = match entry {
                 Some(entry) => {
@@ -186,7 +198,7 @@ impl Memory {
             Ok(TakeCheckpoint { branch, label: label.into(), text: text.unwrap_or_default().into(), log })
         };
         let _room = self.reserve_room(disk_cost_bytes(text.map_or(0, |text| text.len() as u64), 0))?;
-        self.transact_without_reserving(who, &[Some(branch)], command).map(drop)
+        Ok(self.transact_without_reserving(who, &[Some(branch)], command)?.hash)
     }
 
     /// Deletes a checkpoint. Kind `NotFound` if the branch has no checkpoint with that label.
