@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
+use crate::cli::render::outcome::Receiver;
 use crate::cli::render::{facts, outcome};
 use crate::cli::target::{Access, BranchAccess, Target};
 use crate::memory::Document;
@@ -104,6 +105,8 @@ pub fn run(command: &VerbCommand, out: &mut Output) -> Result<Exit, CommandError
     let VerbCommand { spec, target, arguments } = command;
     let target = Target::parse(target)?;
     let access = if spec.changes { Access::Write } else { Access::Read };
+    // Whose a branch was is not known any more when it is gone.
+    let restore = if matches!(spec.report, Report::Discard) { restore_hint(&target) } else { String::new() };
     let answer = target.with_branch(access, |branch| {
         // What is wrong with an argument is wrong use, as what clap refuses.
         let verb =
@@ -118,12 +121,17 @@ pub fn run(command: &VerbCommand, out: &mut Output) -> Result<Exit, CommandError
             Some(content) => out.bytes(&content)?,
             None => out.text(&object.line)?,
         },
-        VerbAnswer::Line(line) => return print(&target, command, &line, out),
+        VerbAnswer::Line(line) => return print(&target, command, (&line, &restore), out),
     }
     Ok(Exit::Done)
 }
 
-fn print(target: &Target, command: &VerbCommand, line: &str, out: &mut Output) -> Result<Exit, CommandError> {
+fn print(
+    target: &Target,
+    command: &VerbCommand,
+    (line, restore): (&str, &str),
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
     let VerbCommand { spec, arguments, .. } = command;
     match spec.report {
         Report::Child(name) => {
@@ -131,7 +139,7 @@ fn print(target: &Target, command: &VerbCommand, line: &str, out: &mut Output) -
             if out.is_json() { out.line(json!({ "target": child }))? } else { out.line(child)? }
         }
         Report::Discard => {
-            let text = format!("discarded {target}{}\n", restore_hint(target));
+            let text = format!("discarded {target}{restore}\n");
             if out.is_json() { out.line(json!({ "discarded": target.to_string() }))? } else { out.text(&text)? }
         }
         Report::Silent(object) => out.json_only(&object(&target.to_string(), arguments))?,
@@ -140,7 +148,7 @@ fn print(target: &Target, command: &VerbCommand, line: &str, out: &mut Output) -
             if out.is_json() {
                 out.line(&result)?
             } else {
-                out.text(&outcome::render(&result, &receiver(target, spec.name)))?
+                out.text(&outcome::render(&result, &receiver(target, spec.name, &result)))?
             }
             if result.get("status").is_some_and(|status| status == "blocked") {
                 return Ok(Exit::Refused);
@@ -159,16 +167,29 @@ fn print(target: &Target, command: &VerbCommand, line: &str, out: &mut Output) -
     Ok(Exit::Done)
 }
 
-/// Returns how a branch that was discarded comes back.
+/// Returns how a branch comes back that is about to be discarded, and by whom.
 fn restore_hint(target: &Target) -> String {
     let Some((parent, name)) = target.parent() else { return String::new() };
-    format!("; `engramfs fork --from-discarded {name} {parent} {name}` brings it back while config/keep keeps it")
+    let command = format!("`engramfs fork --from-discarded {name} {parent} {name}`");
+    match target.foreign_owner() {
+        None => format!("; {command} brings it back while config/keep keeps it"),
+        Some(uid) => format!("; uid {uid}, whose it was, can bring it back while config/keep keeps it: {command}"),
+    }
 }
 
-/// Returns the target of the branch that a verb changes.
-fn receiver(target: &Target, verb: &str) -> String {
-    let parent = target.parent().filter(|_| matches!(verb, "merge" | "promote"));
-    parent.map_or_else(|| target.to_string(), |(parent, _)| parent.to_string())
+/// Returns the branch that a verb changes.
+fn receiver(target: &Target, verb: &str, result: &Value) -> Receiver {
+    if !matches!(verb, "merge" | "promote") {
+        return Receiver::Own(target.to_string());
+    }
+    let Some((parent, _)) = target.parent() else {
+        let path = result.get("branch").and_then(Value::as_str).unwrap_or_default();
+        return Receiver::OutOfReach(path.rsplit_once('/').map_or(path, |(parent, _)| parent).to_owned());
+    };
+    match parent.foreign_owner() {
+        None => Receiver::Own(parent.to_string()),
+        Some(uid) => Receiver::Foreign { target: parent.to_string(), uid },
+    }
 }
 
 /// Prints the members of an answer. Fails if it is not JSON, or standard output can't be written.

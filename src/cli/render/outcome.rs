@@ -4,9 +4,46 @@ use serde_json::Value;
 
 use super::{pluralize, short_hash, text};
 
+/// The branch that a merge or the like has changed, as far as whoever asked for that can take it back.
+pub enum Receiver {
+    /// It is theirs, at this target.
+    Own(String),
+    /// It belongs to another user.
+    Foreign {
+        /// Where it is.
+        target: String,
+        /// Its owner.
+        uid: u32,
+    },
+    /// It can't be reached from where they are; its name path.
+    OutOfReach(String),
+}
+
+impl Receiver {
+    /// Returns the words for how a result is taken back, by the line of `ctl` that does so.
+    fn way_back(&self, line: &str, is_revert: bool) -> String {
+        let command = |line: &str, target: &str| {
+            let (verb, entry) = line.split_once(' ').unwrap_or((line, ""));
+            format!("engramfs {verb} {target} {entry}").trim_end().to_owned()
+        };
+        match self {
+            Receiver::Own(target) if is_revert => format!("`{}` takes it back", command(line, target)),
+            Receiver::Own(target) => format!("`{}` takes it back", command("undo", target)),
+            // `undo` is for who has done it.
+            Receiver::Foreign { target, uid } => {
+                format!("uid {uid}, whose that branch is, can take it back: `{}`", command(line, target))
+            }
+            Receiver::OutOfReach(path) => {
+                let target = format!("MNT/{}", path.replace('/', "/branches/"));
+                format!("whose {path} is can take it back where that is mounted: `{}`", command(line, &target))
+            }
+        }
+    }
+}
+
 /// Returns the result in a few lines: what it did, and how to take that back from `receiver`; then conflicts and what
 /// is in the way.
-pub fn render(outcome: &Value, receiver: &str) -> String {
+pub fn render(outcome: &Value, receiver: &Receiver) -> String {
     let count = |key: &str| outcome.get(key).and_then(Value::as_u64).unwrap_or(0);
     let list = |key: &str| outcome.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
     let (conflicts, blockers, reverted) = (list("conflicts"), list("blockers"), list("reverted"));
@@ -28,10 +65,7 @@ pub fn render(outcome: &Value, receiver: &str) -> String {
         lines.push_str(&format!(", {conflicts} decided by {}", text(outcome, "strategy")));
     }
     if outcome.get("undo").is_some() {
-        let verb = if reverted.is_empty() { "undo" } else { text(outcome, "undo") };
-        let (verb, entry) = verb.split_once(' ').unwrap_or((verb, ""));
-        let command = format!("engramfs {verb} {receiver} {entry}");
-        lines.push_str(&format!("; `{}` takes it back", command.trim_end()));
+        lines.push_str(&format!("; {}", receiver.way_back(text(outcome, "undo"), !reverted.is_empty())));
     }
     lines.push('\n');
     for conflict in &conflicts {
@@ -82,13 +116,32 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn own() -> Receiver {
+        Receiver::Own("/m/main".to_owned())
+    }
+
+    #[test]
+    fn who_can_not_take_it_back_is_told_who_can_and_how() {
+        let outcome = json!({"status": "merged", "branch": "main/x/y", "put": 1, "deleted": 0, "undo": "revert 7"});
+        let foreign = Receiver::Foreign { target: "/m/main/branches/x".to_owned(), uid: 1001 };
+        for (receiver, way) in [
+            (foreign, "uid 1001, whose that branch is, can take it back: `engramfs revert /m/main/branches/x 7`"),
+            (
+                Receiver::OutOfReach("main/x".to_owned()),
+                "whose main/x is can take it back where that is mounted: `engramfs revert MNT/main/branches/x 7`",
+            ),
+        ] {
+            assert_eq!(render(&outcome, &receiver), format!("merged main/x/y: 1 put, 0 deleted; {way}\n"));
+        }
+    }
+
     #[test]
     fn a_merge_is_told_in_one_line_and_each_conflict_in_another() {
         let conflict =
             json!({"kind": "record", "id": "a", "child": "0123456789abcdef", "parent": null, "decision": "child"});
         let outcome = json!({"status": "merged", "branch": "main/x", "strategy": "child-wins", "put": 2, "deleted": 0, "files": 0, "conflicts": [conflict], "blockers": [], "undo": "revert 7"});
         let expected = "merged main/x: 2 put, 0 deleted, 1 conflict decided by child-wins; `engramfs undo /m/main` takes it back\n  record a: child 0123456789, parent deleted -> child\n";
-        assert_eq!(render(&outcome, "/m/main"), expected);
+        assert_eq!(render(&outcome, &own()), expected);
     }
 
     #[test]
@@ -106,12 +159,12 @@ mod tests {
     fn what_a_rule_left_out_is_named() {
         let outcome =
             json!({"status": "merged", "branch": "main/x", "put": 0, "deleted": 0, "not_merged": ["files/cache/a"]});
-        assert_eq!(render(&outcome, "/m/main"), "merged main/x: 0 put, 0 deleted\n  not merged: files/cache/a\n");
+        assert_eq!(render(&outcome, &own()), "merged main/x: 0 put, 0 deleted\n  not merged: files/cache/a\n");
     }
 
     #[test]
     fn blockers_say_what_to_do() {
         let outcome = json!({"status": "blocked", "branch": "main/x", "blockers": [{"code": "gate_pending", "message": "m", "hint": "h"}]});
-        assert_eq!(render(&outcome, "/m/main"), "blocked main/x: 0 put, 0 deleted\n  gate_pending: m; h\n");
+        assert_eq!(render(&outcome, &own()), "blocked main/x: 0 put, 0 deleted\n  gate_pending: m; h\n");
     }
 }

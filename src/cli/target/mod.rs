@@ -199,12 +199,25 @@ impl Target {
         }
     }
 
-    /// Returns the target of the branch's parent, and the branch's name; `None` for a root branch.
+    /// Returns the owner of the branch, if that is neither the caller nor a user as whom the caller may act; `None` also
+    /// without a mount, where whoever can open the store may change all of it.
+    pub fn foreign_owner(&self) -> Option<u32> {
+        let Target::Mounted(directory) = self else { return None };
+        let (owner, caller) = (std::fs::metadata(directory).ok()?.uid(), actor::current().uid);
+        (caller != 0 && caller != owner).then_some(owner)
+    }
+
+    /// Returns the target of the branch's parent, and the branch's name; `None` for a root branch, and for one whose
+    /// parent can't be reached above it.
     pub fn parent(&self) -> Option<(Target, String)> {
         match self {
             Target::Mounted(directory) => {
                 let name = directory.file_name()?.to_str()?.to_owned();
                 let parent = directory.parent().filter(|folder| folder.ends_with("branches"))?.parent()?;
+                // A mount of this branch alone may be called alike.
+                if !find_store::is_branch_directory(parent) {
+                    return None;
+                }
                 Some((Target::Mounted(parent.to_owned()), name))
             }
             Target::Unmounted { store, name_path } => {

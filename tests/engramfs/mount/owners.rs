@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::users::{act, assert_refused, program, shared};
-use super::{Mounted, engramfs, succeed};
+use super::{Mounted, engramfs, run, succeed};
 
 fn owner(mount: &Mounted, path: &str) -> u32 {
     fs::symlink_metadata(mount.at(path)).unwrap().uid()
@@ -336,4 +336,32 @@ fn root_gives_a_branch_away_with_its_files_settings_and_quota() {
     assert!(act(&mount, 1002, &format!("{program} fork --owner 1001 main no")).is_err());
     assert_eq!((owner(&mount, "main/branches/bob"), owner(&mount, "main/branches/eve")), (1002, 1001));
     act(&mount, 1002, "echo x > main/branches/bob/files/x; echo 1h > main/branches/bob/config/ttl").unwrap();
+}
+
+#[test]
+fn who_can_not_take_a_change_back_is_told_who_can_and_that_works() {
+    let Some(mount) = shared() else { return };
+    let program = program(&mount);
+    mount.sh("chmod 777 main");
+    // What stands between the backquotes is typed as root.
+    let typed = |said: &str| {
+        let command = said.split('`').nth(1).unwrap().strip_prefix("engramfs ").unwrap();
+        let words: Vec<&str> = command.split(' ').collect();
+        assert_eq!(run(&words).0, 0, "{said}");
+    };
+    let promote = "mkdir main/branches/ann; echo x > main/branches/ann/files/x";
+    let said = act(&mount, 1001, &format!("{promote}; {program} promote main/branches/ann")).unwrap();
+    assert!(mount.has("main/files/x") && said.contains("uid 0, whose that branch is"), "{said}");
+    typed(&said);
+    assert!(!mount.has("main/files/x"));
+    act(&mount, 1001, "mkdir main/branches/ann/branches/low; chmod 755 main/branches/ann/branches/low").unwrap();
+    mount.sh("chown 1002 main/branches/ann/branches/low");
+    let said = act(&mount, 1001, &format!("{program} discard main/branches/ann/branches/low")).unwrap();
+    assert!(said.contains("uid 1002, whose it was"), "{said}");
+    typed(&said);
+    assert!(mount.has("main/branches/ann/branches/low"));
+    let mount = mount.again(&["--branch", "main/ann"]);
+    mount.put("vectors/b.json", "of ann");
+    let (code, said, _) = run(&["promote", &mount.at("").display().to_string()]);
+    assert!(code == 0 && said.contains("whose main is") && said.contains("`engramfs revert MNT/main "), "{said}");
 }
