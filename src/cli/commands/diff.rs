@@ -7,7 +7,7 @@ use crate::cli::failure::CommandError;
 use crate::cli::output::Output;
 use crate::cli::render::diff;
 use crate::cli::target::{Access, Target};
-use crate::memory::Document;
+use crate::memory::{Document, Revision};
 use crate::verb::{Arguments, DIFF, NEW, OLD, Verb};
 
 /// Shows what differs between two states: by default between a branch and its base.
@@ -61,11 +61,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 
 /// Returns a state as the verb takes it: another branch by its path.
 fn state(target: &Target, text: &str) -> Result<String, CommandError> {
-    // Labels, entries and times hold neither a slash nor a name behind a colon.
-    if !text.contains('/') {
-        return Ok(text.to_owned());
-    }
-    let other: Target = text.parse()?;
+    let Some(other) = other_branch(target, text)? else { return Ok(text.to_owned()) };
     if !other.is_in_same_store(target) {
         let hint = "name a branch of the same store, by the same mount where TARGET is one";
         return Err(CommandError::usage(format!("{text} is no branch beside {target}"), hint));
@@ -73,4 +69,21 @@ fn state(target: &Target, text: &str) -> Result<String, CommandError> {
     let status = other.with_branch(Access::Read, |branch| branch.document(Document::Status))?;
     let status: Value = serde_json::from_str(&status).unwrap_or_default();
     Ok(format!("/{}", status["path"].as_str().unwrap_or_default()))
+}
+
+/// Returns the branch that a text names; `None` if it names a state of `target`, or nothing.
+fn other_branch(target: &Target, text: &str) -> Result<Option<Target>, CommandError> {
+    let is_there = |other: &Target| !matches!(other, Target::Unmounted { store, .. } if !store.is_dir());
+    let other = || text.parse::<Target>().ok().filter(is_there);
+    match Revision::parse(text) {
+        // No label, entry or time has a slash.
+        Err(_) if text.contains('/') => text.parse::<Target>().map(Some),
+        Err(_) => Ok(other()),
+        Ok(revision) if revision.point().is_some() => Ok(None),
+        Ok(label) => match other() {
+            // A label comes first.
+            Some(other) if !target.with_branch(Access::Read, |branch| branch.has_state(&label))? => Ok(Some(other)),
+            _ => Ok(None),
+        },
+    }
 }

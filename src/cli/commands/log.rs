@@ -10,7 +10,7 @@ use crate::cli::output::Output;
 use crate::cli::render::entry_graph::EntryGraph;
 use crate::cli::render::{graph, log_line};
 use crate::cli::target::{Access, BranchAccess, Target};
-use crate::memory::Document;
+use crate::memory::{Document, Error, Revision};
 
 /// Shows a branch's history, newest first; with --json in the order and form of `lineage`, oldest first.
 #[derive(clap::Args)]
@@ -61,7 +61,10 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 impl Args {
     fn matches(&self, branch: &dyn BranchAccess, entry: &Value) -> Result<bool, CommandError> {
         let seq = entry.get("seq").and_then(Value::as_u64).unwrap_or_default();
-        Ok(!self.kept || branch.has_state(seq)?)
+        if !self.kept {
+            return Ok(true);
+        }
+        branch.has_state(&Revision::parse(&seq.to_string()).map_err(Error::from)?)
     }
 }
 

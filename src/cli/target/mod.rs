@@ -74,9 +74,9 @@ pub trait BranchAccess {
     fn branches(&self) -> Result<String, CommandError>;
     /// Returns its lineage. Fails with [`Exit::Missing`] if the branch has ended.
     fn lineage(&self) -> Result<Lineage, CommandError>;
-    /// Returns whether what it was behind an entry can still be looked at. False for what is past `config/keep` and for
-    /// no entry of the lineage; fails if that can't be looked up.
-    fn has_state(&self, entry: u64) -> Result<bool, CommandError>;
+    /// Returns whether a state of it that is named by a label, an entry or a time can be looked at. False for what is past
+    /// `config/keep` and for what names nothing; fails if that can't be looked up.
+    fn has_state(&self, revision: &Revision) -> Result<bool, CommandError>;
     /// Returns the lines of its lineage and of all branches ever forked below it, merged or not, oldest first. Fails if
     /// an archive is damaged; in a mount, where neither the store beside it nor its file `lineage` can be read.
     fn lineage_below(&self) -> Result<Vec<String>, CommandError>;

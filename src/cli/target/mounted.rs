@@ -19,7 +19,7 @@ use super::{Access, BranchAccess, QuerySession, StateExports};
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::formats::InputRow;
-use crate::memory::{Document, Export, SKIP_UNCHANGED_LINE};
+use crate::memory::{Document, Export, Revision, SKIP_UNCHANGED_LINE};
 use crate::verb::{Channel, Verb, VerbAnswer};
 
 /// Bytes of rows in one batch; as JSON Lines, which the mount keeps until the commit, vectors take about three times as much.
@@ -227,8 +227,8 @@ impl BranchAccess for MountedBranch<'_> {
         File::open(self.directory.join("lineage")).and_then(Lineage::from_file).map_err(|e| attempt.failed(&e))
     }
 
-    fn has_state(&self, entry: u64) -> Result<bool, CommandError> {
-        match self.directory.join("at").join(entry.to_string()).symlink_metadata() {
+    fn has_state(&self, revision: &Revision) -> Result<bool, CommandError> {
+        match self.directory.join("at").join(revision.to_string()).symlink_metadata() {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(self.attempt("at", "looking at").failed(&error)),

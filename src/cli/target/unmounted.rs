@@ -112,8 +112,8 @@ impl BranchAccess for UnmountedBranch {
         Lineage::from_store(&self.memory, self.branch)
     }
 
-    fn has_state(&self, entry: u64) -> Result<bool, CommandError> {
-        match self.memory.find_state(self.branch, &Revision::parse(&entry.to_string()).map_err(Error::from)?) {
+    fn has_state(&self, revision: &Revision) -> Result<bool, CommandError> {
+        match self.memory.find_state(self.branch, revision) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == Kind::NotFound => Ok(false),
             Err(error) => Err(error.into()),

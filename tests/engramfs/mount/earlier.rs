@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::{Value, json as value};
 
 use super::users::{act, assert_refused, shared};
-use super::{Mounted, errno, json, lines, names, run, save};
+use super::{Mounted, engramfs, errno, json, lines, names, run, save, succeed};
 
 /// Asks one query of a branch and returns the hits' ids.
 fn ask(mount: &Mounted, branch: &str, query: &Value) -> Vec<String> {
@@ -144,4 +144,28 @@ fn states_are_compared_through_a_mount_as_in_a_store() {
     assert_eq!((code, &*out), (0, "M  vectors/a.json\n     - old\n     + new\nA  files/only.md\n     + one\n"));
     let shown = lines(&run(&["show", &main, &entry, "--changes"]).1);
     assert_eq!((shown.len(), &shown[0]["op"], &shown[1]["change"]), (2, &value!("commit"), &value!("added")));
+}
+
+#[test]
+fn a_branch_to_compare_with_may_be_a_bare_name_and_a_label_comes_first() {
+    let mount = Mounted::new();
+    mount.sh("mkdir main/branches/fo");
+    mount.put("main/branches/fo/vectors/b.json", "of fo");
+    let diff = |folder: &str, words: &[&str]| {
+        let all = [&["diff", "--json"][..], words].concat();
+        lines(&succeed(engramfs(&all).current_dir(mount.at(folder))))
+    };
+    for (folder, words) in [
+        ("", ["main/branches/fo", "main"]),
+        ("main", ["branches/fo", "."]),
+        ("main/branches", ["fo", ".."]),
+        ("main/branches", ["fo", "../../main"]),
+    ] {
+        let found = diff(folder, &words);
+        assert_eq!((found.len(), &found[0]["id"], &found[0]["change"]), (1, &"b".into(), &"added".into()), "{words:?}");
+    }
+    mount.sh("mkdir main/branches/fo/checkpoints/main");
+    assert_eq!(diff("", &["main/branches/fo", "main"]), [] as [Value; 0], "the checkpoint");
+    let fo = mount.at("main/branches/fo").display().to_string();
+    assert_eq!(run(&["diff", &fo, "none"]).0, 6, "neither a label nor a branch");
 }
