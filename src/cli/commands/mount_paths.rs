@@ -10,7 +10,7 @@ use crate::cli::actor;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, warn};
-use crate::cli::target::{access_error, find_mounted_store};
+use crate::cli::target::{access_error, find_mounted_store, open_error};
 use crate::fuse::SOURCE_PREFIX;
 use crate::memory::{Environment, Memory, OpenMode};
 
@@ -65,7 +65,8 @@ impl MountPaths {
     pub fn open(&self, read_only: bool) -> Result<Arc<Memory>, CommandError> {
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::Create };
         let holder = format!("process {}, mounted at {}", std::process::id(), self.mnt.display());
-        let memory = Memory::open(&self.store, mode, &holder, Environment::real(actor::current()))?;
+        let memory = Memory::open(&self.store, mode, &holder, Environment::real(actor::current()))
+            .map_err(|error| open_error(&self.store, error))?;
         for warning in memory.warnings().iter().cloned().chain(self.warnings()) {
             warn(warning);
         }

@@ -18,7 +18,7 @@ use serde_json::Value;
 pub use find_store::{find_mounted_store, find_store_without_sync};
 pub use mounted::MountedBranch;
 pub use unmounted::open_store;
-pub use unreachable::access_error;
+pub use unreachable::{access_error, open_error};
 
 use super::actor;
 use super::exit::Exit;

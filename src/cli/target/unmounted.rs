@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::lineage::Lineage;
-use super::unreachable::dead_mount;
+use super::unreachable::open_error;
 use super::{Access, BranchAccess, MAIN, QuerySession, StateExports};
 use crate::cli::actor;
 use crate::cli::exit::Exit;
@@ -35,7 +35,7 @@ pub struct UnmountedBranch {
 /// locked or not the user's, or that the path is on a mount whose server has ended.
 pub fn open_store(path: &Path, mode: OpenMode) -> Result<Arc<Memory>, CommandError> {
     let memory = Memory::open(path, mode, &holder(), Environment::real(actor::current()))
-        .map_err(|error| dead_mount(path).unwrap_or_else(|| error.into()))?;
+        .map_err(|error| open_error(path, error))?;
     if mode != OpenMode::ReadOnly {
         // Read beside its writer, a store may end in a frame that is just being written.
         for warning in memory.warnings() {

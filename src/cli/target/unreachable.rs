@@ -1,4 +1,5 @@
-//! Why a path can't be looked at: it is closed to the caller, or on a mount whose server has ended.
+//! Why a path can't be looked at, or a store not opened: it is closed to the caller, on a mount whose server has ended, or
+//! served by a process whose mount was taken away.
 
 use std::fs;
 use std::io;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::find_store::find_mount_above;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
+use crate::memory::{Error, OpenError};
 
 /// Returns the error for a path that is closed to the caller, or on a dead mount; `None` for one that is not there.
 pub fn access_error(path: &Path) -> Option<CommandError> {
@@ -50,6 +52,33 @@ pub fn dead_mount_error(path: &Path) -> CommandError {
     CommandError::new(Exit::Failed, "dead_mount", message, hint)
 }
 
+/// Returns why a store could not be opened, as the table of mounts explains the error.
+pub fn open_error(store: &Path, error: Error) -> CommandError {
+    if let Some(dead) = dead_mount(store) {
+        return dead;
+    }
+    let lost_server = match &error {
+        Error::Open(OpenError::Locked { holder, .. }) => server_without_mount(holder),
+        _ => None,
+    };
+    let mut failure = CommandError::from(error);
+    if let Some(pid) = lost_server {
+        failure.hint = format!(
+            "nothing is mounted there now: after umount --lazy its server goes on until what is open is closed; close \
+             that, or end it: kill {pid}"
+        );
+    }
+    failure
+}
+
+/// Returns the process of a store's holder, if that has a mountpoint at which nothing of engramfs is mounted.
+fn server_without_mount(holder: &str) -> Option<u32> {
+    let (pid, mnt) = holder.strip_prefix("process ")?.split_once(", mounted at ")?;
+    let mnt = Path::new(mnt);
+    let is_mounted = find_mount_above(mnt).is_some_and(|(found, _)| found == mnt);
+    if is_mounted { None } else { pid.parse().ok() }
+}
+
 fn is_dead(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
@@ -71,6 +100,18 @@ mod tests {
         for path in ["/proc", "/proc/version", "/no/such/place"] {
             let path = Path::new(path);
             assert_eq!((access_error(path), dead_mount(path), listing_error(path)), (None, None, None));
+        }
+    }
+
+    #[test]
+    fn a_server_whose_mount_is_gone_is_told_to_end_and_not_to_be_unmounted() {
+        let hint = |holder: &str| {
+            let locked = OpenError::Locked { store: "/s".into(), holder: holder.to_owned() };
+            open_error(Path::new("/s"), locked.into()).hint
+        };
+        assert!(hint("process 41, mounted at /no/such/mount").ends_with("kill 41"));
+        for other in ["process 41 (a command of engramfs)", "another process"] {
+            assert!(hint(other).contains("unmount it first"), "{other}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! What is refused: with an errno, a code, a sentence and the next step, the same to who writes to the mount and to who types a
 //! command.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::process::Stdio;
 
@@ -114,4 +114,21 @@ fn a_dead_mount_is_called_dead_by_every_command_and_what_it_says_to_type_works()
     assert_eq!(run(&["mount", &store, &mnt]).0, 0);
     assert_eq!(run(&["status", &main]).0, 0);
     assert_eq!(run(&["umount", &mnt]).0, 0);
+}
+
+#[test]
+fn a_store_whose_mount_was_taken_away_lazily_is_not_told_to_be_unmounted() {
+    let site = Site::new();
+    let mut server = site.serve(&[]);
+    let (mnt, store) = (site.mnt.display().to_string(), site.store.display().to_string());
+    let held = File::open(site.mnt.join("main/status")).unwrap();
+    assert_eq!(run(&["umount", "--lazy", &mnt]).0, 0);
+    for arguments in [&["mount", &store, &mnt][..], &["checkpoint", &format!("{store}:main"), "v1"]] {
+        let (code, _, said) = run(arguments);
+        assert_eq!(code, 5, "{said}");
+        assert!(said.contains("until what is open is closed") && !said.contains("engramfs umount"), "{said}");
+    }
+    drop(held);
+    server.wait();
+    assert_eq!(run(&["checkpoint", &format!("{store}:main"), "v1"]).0, 0);
 }
