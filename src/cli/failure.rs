@@ -101,8 +101,13 @@ impl From<Error> for CommandError {
 /// as a gate refuses.
 const PLAN_CHANGED: &str = "plan_changed";
 
+/// The codes of rules that let nobody, or not this user, do something. A command meets them in merges and reverts alone,
+/// where they stand in the way as a gate does.
+const WRITE_RULE: &str = "write_rule";
+const APPEND_RULE: &str = "append_rule";
+
 fn exit_for_code(kind: Kind, code: &str) -> Exit {
-    if code == PLAN_CHANGED { Exit::Refused } else { exit_for_kind(kind) }
+    if [PLAN_CHANGED, WRITE_RULE, APPEND_RULE].contains(&code) { Exit::Refused } else { exit_for_kind(kind) }
 }
 
 /// Exhaustive on purpose: a new kind has to be given its exit code here.
@@ -131,11 +136,13 @@ fn exit_for_kind(kind: Kind) -> Exit {
 }
 
 /// The codes that tell kinds with one errno apart, as far as their exit codes differ.
-const KINDS_BY_CODE: [(i32, &str, Kind); 5] = [
+const KINDS_BY_CODE: [(i32, &str, Kind); 7] = [
     (libc::EBUSY, "conflicts", Kind::Conflict),
     (libc::EBUSY, PLAN_CHANGED, Kind::Refused),
     (libc::EPERM, "gate_pending", Kind::Refused),
     (libc::EPERM, "gate_refused", Kind::Refused),
+    (libc::EACCES, WRITE_RULE, Kind::Refused),
+    (libc::EPERM, APPEND_RULE, Kind::Refused),
     (libc::EIO, "damaged", Kind::Damaged),
 ];
 
@@ -175,7 +182,7 @@ impl From<MountError> for CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Hash, MergeError};
+    use crate::memory::{Hash, MergeError, RuleRefusal};
 
     #[test]
     fn an_error_is_one_sentence_or_one_object() {
@@ -249,9 +256,17 @@ mod tests {
         });
         let changed = Error::from(MergeError::PlanChanged { wanted: Hash::ZERO, found: Hash::ZERO });
         assert_eq!(exit_for_errno(libc::EBUSY, changed.code()), Exit::Refused);
-        for (errno, error) in
-            [(libc::EBUSY, conflict), (libc::EBUSY, changed), (libc::EIO, Error::Damaged(String::new()))]
-        {
+        let (path, pattern) = (String::new(), String::new());
+        let writer = Error::from(RuleRefusal::Writer { uid: 1, path: path.clone(), pattern: pattern.clone() });
+        let append = Error::from(RuleRefusal::Append { path, pattern });
+        assert_eq!(CommandError::from(append.clone()).exit, Exit::Refused);
+        for (errno, error) in [
+            (libc::EBUSY, conflict),
+            (libc::EBUSY, changed),
+            (libc::EACCES, writer),
+            (libc::EPERM, append),
+            (libc::EIO, Error::Damaged(String::new())),
+        ] {
             assert_eq!(exit_for_errno(errno, error.code()), CommandError::from(error.clone()).exit);
             assert_eq!(exit_for_errno(errno, "other"), Exit::Failed);
         }

@@ -1,5 +1,7 @@
 //! What `config/rules` says of who may write where: `write=` and `append`.
 
+use std::collections::BTreeSet;
+
 use crate::memory::storage::trees::tree_error;
 use crate::memory::{Actor, Error, RuleRefusal};
 use crate::merge::files::{Rule, Rules};
@@ -123,20 +125,23 @@ pub(in crate::memory) struct MergeReceiver<'a> {
     pub packs: &'a dyn Packs,
 }
 
-/// Refuses a merge that would do to the branch that receives what its rules forbid.
-pub(in crate::memory) fn check_merge(merge: &MergeReceiver<'_>, who: &Actor) -> Result<(), Error> {
+/// Returns what the rules of the branch that receives a merge forbid of it: for each rule and what it forbids the first
+/// path. Fails if a content can't be read.
+pub(in crate::memory) fn merge_refusals(merge: &MergeReceiver<'_>, who: &Actor) -> Result<Vec<RuleRefusal>, Error> {
+    let (mut refusals, mut told) = (Vec::new(), BTreeSet::new());
     for difference in &merge.differences {
         let rule = merge.rules.rule_for(&difference.path);
-        if who.uid != merge.owner && !rule.allows(who.uid, &[who.gid]) {
-            return Err(writer_refusal(&difference.path, rule, who).into());
+        let mut is_new = |forbids: &'static str| told.insert((rule.pattern.to_string(), forbids));
+        if who.uid != merge.owner && !rule.allows(who.uid, &[who.gid]) && is_new("write") {
+            refusals.push(writer_refusal(&difference.path, rule, who));
         }
         // The owner of the rules may pass over `write=` but not over `append`, which is about the bytes and not about
         // who.
-        if rule.append && !is_append(difference, merge.packs)? {
-            return Err(append_refusal(&difference.path, rule).into());
+        if rule.append && !is_append(difference, merge.packs)? && is_new("append") {
+            refusals.push(append_refusal(&difference.path, rule));
         }
     }
-    Ok(())
+    Ok(refusals)
 }
 
 /// Returns whether all bytes that a file has stay where they are; it may have to read contents.

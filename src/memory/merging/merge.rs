@@ -178,7 +178,8 @@ impl Memory {
         planned.check_hash(expected_plan)?;
         let at_gate = check_gate(&catalog, &planned, summary, time).err();
         drop(catalog);
-        if let Some(error) = planned.obstacle().or(at_gate) {
+        let obstacle = planned.obstacles().next();
+        if let Some(error) = obstacle.or(at_gate) {
             return Ok(MergeAttempt::Refused(error, Some(planned)));
         }
         // Until the catalog is swapped: who opens a file then sees the merged one.
@@ -251,7 +252,7 @@ impl Memory {
             self.note_shown(MergeRequest { who, branch, merge, summary, note: "" }, &planned);
             blockers.push(conflicts_error(&planned));
         }
-        blockers.extend(planned.rule_refusal.clone());
+        blockers.extend(planned.rule_refusals.iter().cloned());
         let (catalog, now) = (self.catalog().clone(), self.now());
         blockers.extend(check_gate(&catalog, &planned, summary, now).err());
         blockers.extend(planned.check_hash(expected_plan).err());

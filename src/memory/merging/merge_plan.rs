@@ -74,8 +74,8 @@ pub struct MergePlan {
     base_outcome: BaseOutcome,
     /// How many records are put and deleted and how many files change in the branch that receives.
     pub counts: Counts,
-    /// What the rules of the parent forbid; `None` if they forbid nothing, or were not asked.
-    pub rule_refusal: Option<Error>,
+    /// What the rules of the parent forbid; empty if they forbid nothing, or were not asked.
+    pub rule_refusals: Vec<Error>,
     /// What the gate of the parent finds in what it changes; empty for pulls and reverts.
     findings: GateFindings,
     /// The paths that a rule left out, each with `files/` in front.
@@ -246,7 +246,7 @@ impl<'a> MergeSides<'a> {
         let mut both_changed: Vec<Decision> = records.both_changed().cloned().collect();
         both_changed.extend(file_decisions(&files, self.merge));
         let counts = Counts { files: files.changed_files, ..records.counts() };
-        let rule_refusal = self.find_refusal(&merged, merge_budget)?;
+        let rule_refusals = self.find_refusals(&merged, merge_budget)?;
         let findings = self.findings(&merged, &both_changed, merge_budget)?;
         let not_merged: Vec<Arc<str>> = files.not_merged.iter().map(|path| file_id(path)).collect();
         // After all decisions: the hash is what somebody agrees to, so it covers each of them.
@@ -268,7 +268,7 @@ impl<'a> MergeSides<'a> {
             base,
             base_outcome,
             counts,
-            rule_refusal,
+            rule_refusals,
             findings,
             not_merged,
             items,
@@ -277,13 +277,14 @@ impl<'a> MergeSides<'a> {
     }
 
     /// Returns what the rules of the parent forbid; a pull takes what they have let pass before.
-    fn find_refusal(&self, merged: &BranchVersion, merge_budget: &MergeBudget<'_>) -> Result<Option<Error>, PlanError> {
-        let Some(who) = self.who.filter(|_| self.merge != MergeVerb::Pull) else { return Ok(None) };
-        let Some(rules) = self.parent.settings.binding_rules() else { return Ok(None) };
+    fn find_refusals(&self, merged: &BranchVersion, merge_budget: &MergeBudget<'_>) -> Result<Vec<Error>, PlanError> {
+        let Some(who) = self.who.filter(|_| self.merge != MergeVerb::Pull) else { return Ok(Vec::new()) };
+        let Some(rules) = self.parent.settings.binding_rules() else { return Ok(Vec::new()) };
         let (owner, packs) = (self.parent.uid, self.context.packs);
         let (before, after) = (self.parent.state.files(), merged.files());
         let differences = before.differences_at_most(after, merge_budget.changes_max).ok_or(PlanError::Exceeded)?;
-        Ok(guard::check_merge(&guard::MergeReceiver { rules, owner, differences, packs }, who).err())
+        let refusals = guard::merge_refusals(&guard::MergeReceiver { rules, owner, differences, packs }, who);
+        Ok(refusals.map_or_else(|error| vec![error], |refusals| refusals.into_iter().map(Error::from).collect()))
     }
 
     /// Returns what the gate of the parent says; it lets all pulls and reverts pass.
@@ -436,9 +437,9 @@ impl MergePlan {
         [self.child.state.head(), self.parent.state.head()]
     }
 
-    /// Returns why it can't be done: a rule, else open conflicts. `None` if it can; gates are asked by themselves.
-    pub fn obstacle(&self) -> Option<Error> {
-        self.rule_refusal.clone().or_else(|| self.is_blocked().then(|| conflicts_error(self)))
+    /// Returns why it can't be done: rules, then open conflicts. Nothing if it can; gates are asked by themselves.
+    pub fn obstacles(&self) -> impl Iterator<Item = Error> {
+        self.rule_refusals.iter().cloned().chain(self.is_blocked().then(|| conflicts_error(self)))
     }
 
     /// Fails with [`MergeError::PlanChanged`] if somebody wants the plan of another hash.

@@ -32,7 +32,7 @@ impl Memory {
         // The catalog is read after the plan is made, so that approvals which came meanwhile count.
         let (plan, summary) = (self.plan_proposal(branch)?, self.find_summary(branch)?);
         let (catalog, now) = (self.catalog().clone(), self.now());
-        let mut blockers: Vec<Error> = plan.obstacle().into_iter().collect();
+        let mut blockers: Vec<Error> = plan.obstacles().collect();
         blockers.extend(check_gate(&catalog, &plan, summary, now).err());
         let requirements = requirements(&catalog, &plan, summary, now)?;
         Ok(ProposalPlan { plan, catalog, blockers, requirements })

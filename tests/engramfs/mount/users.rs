@@ -327,3 +327,20 @@ fn a_branch_that_is_closed_to_who_names_it_is_not_called_something_else() {
         assert!(said.contains("ask its owner") && said.ends_with("code 1\n"), "{said}");
     }
 }
+
+#[test]
+fn a_merge_that_a_rule_forbids_is_refused_with_the_exit_code_of_its_dry_run() {
+    let Some(mount) = shared() else { return };
+    let program = program(&mount);
+    mount.sh("printf 'plans/** text write=uid:0\nlogs/** text append\n** text\n' > main/config/rules; chmod 777 main
+        mkdir main/files/plans main/files/logs; echo 1 > main/files/logs/l");
+    let forbidden = "mkdir main/branches/ann; cd main/branches/ann/files; tee plans/p plans/q logs/l <<< 2";
+    act(&mount, 1001, forbidden).unwrap();
+    for verb in ["merge --dry-run", "promote", "merge"] {
+        let script = format!("{program} {verb} main/branches/ann; echo code $?");
+        let said = act(&mount, 1001, &format!("set +e; {script}")).unwrap();
+        assert!(said.ends_with("code 3\n"), "{verb}: {said}");
+        let told = ["append_rule", "write_rule"].map(|rule| said.matches(rule).count());
+        assert_eq!(told, [usize::from(verb.ends_with("--dry-run")); 2], "each rule once, {verb}: {said}");
+    }
+}
