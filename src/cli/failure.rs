@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
+use super::render::printable;
 use crate::fuse::MountError;
 use crate::memory::{Advice, Error, Kind};
 
@@ -77,10 +78,10 @@ impl CommandError {
     }
 
     fn to_text(&self) -> String {
-        let mut text = format!("engramfs: {}", self.message);
+        let mut text = format!("engramfs: {}", printable(&self.message));
         if !self.hint.is_empty() {
             text.push_str("; ");
-            text.push_str(&self.hint);
+            text.push_str(&printable(&self.hint));
         }
         for conflict in &self.conflicts {
             text.push_str("\n  ");
@@ -190,6 +191,13 @@ mod tests {
         assert_eq!(failure.render(false), "engramfs: there is no main/x; see `ls`");
         let json: Value = failure.to_json();
         assert_eq!(json, json!({"code": "no_branch", "message": "there is no main/x", "hint": "see `ls`"}));
+    }
+
+    #[test]
+    fn a_name_in_a_sentence_makes_no_line_of_its_own() {
+        let failure = CommandError::new(Exit::Missing, "no_branch", "there is no a\nengramfs: b", "");
+        assert_eq!(failure.render(false), "engramfs: there is no a\\nengramfs: b");
+        assert!(failure.render(true).contains("there is no a\\nengramfs: b"), "JSON as it is");
     }
 
     #[test]

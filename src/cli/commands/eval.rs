@@ -9,7 +9,7 @@ use crate::cli::evaluation::{ModeEvaluation, Question, evaluate, read_questions}
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
 use crate::cli::output::{Output, remark};
-use crate::cli::render::evaluation;
+use crate::cli::render::{evaluation, printable};
 use crate::cli::target::{Access, BranchAccess, Target};
 use crate::memory::Export;
 
@@ -87,7 +87,7 @@ fn warn_about_unknown_evidence(
     }
     let target = target.display();
     for id in &unknown {
-        remark(format!("no record of {target} is called {id}, which is evidence of a question"));
+        remark(format!("no record of {target} is called {}, which is evidence of a question", printable(id)));
     }
     Ok(())
 }

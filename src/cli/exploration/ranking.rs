@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{CandidateResult, Exploration};
-use crate::cli::render::first_words;
+use crate::cli::render::{first_words, printable};
 
 /// Bytes of the longest entry; the log takes 64 KiB.
 const ENTRY_BYTES: usize = 60 << 10;
@@ -74,7 +74,7 @@ impl<'a> Ranking<'a> {
             let shown = first_words(&exploration.candidates[candidate.number], CANDIDATE_CHARS_MAX);
             let score = candidate.score.map_or_else(|| "-".to_owned(), |score| score.to_string());
             let rank = rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
-            [rank, shown, score, candidate.outcome.word().to_owned(), describe(exploration, candidate)]
+            [rank, shown, score, candidate.outcome.word().to_owned(), printable(&describe(exploration, candidate))]
         };
         let mut rows = vec![["rank", "candidate", "score", "outcome", ""].map(str::to_owned)];
         rows.extend(self.0.iter().map(row));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{pluralize, text};
+use super::{pluralize, printable, text};
 use crate::cli::output::{Paint, paint};
 
 /// How often each change occurs.
@@ -51,7 +51,8 @@ pub fn render(diff: &[Value], coloured: bool) -> String {
             "file" => format!("files/{}", text(edit, "path").trim_start_matches("files/")),
             _ => format!("vectors/{}.json", text(edit, "id")),
         };
-        format!("{}  {path}\n{}", paint(coloured, colour, letter), changed_lines(edit, coloured))
+        let (letter, path) = (paint(coloured, colour, letter), printable(&path));
+        format!("{letter}  {path}\n{}", changed_lines(edit, coloured))
     };
     diff.iter().map(line).collect()
 }
@@ -66,8 +67,11 @@ fn changed_lines(edit: &Value, coloured: bool) -> String {
     let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let (old, new) = (&old[same..], &new[same..]);
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+    // Tabs are part of many a text, and do no harm.
+    let shown = |line: &str| line.split('\t').map(printable).collect::<Vec<_>>().join("\t");
     let side = |lines: &[&str], sign: &str, colour: Paint| -> String {
-        lines.iter().map(|line| format!("     {}\n", paint(coloured, colour, &format!("{sign} {line}")))).collect()
+        let line = |line: &str| format!("     {}\n", paint(coloured, colour, &format!("{sign} {}", shown(line))));
+        lines.iter().copied().map(line).collect()
     };
     side(&old[..old.len() - tail], "-", Paint::Red) + &side(&new[..new.len() - tail], "+", Paint::Green)
 }
@@ -99,6 +103,13 @@ mod tests {
     #[test]
     fn edits_are_paths_with_a_letter() {
         assert_eq!(render(&diff(), false), "A  vectors/a.json\nD  vectors/b.json\nM  files/notes/x.md\n");
+    }
+
+    #[test]
+    fn neither_a_path_nor_a_text_forges_an_edit() {
+        let edit =
+            json!({"kind": "file", "path": "a\nD  files/b", "change": "added", "after": {"text": "\tx\u{1b}[2J"}});
+        assert_eq!(render(&[edit], false), "A  files/a\\nD  files/b\n     + \tx\\u{1b}[2J\n");
     }
 
     #[test]

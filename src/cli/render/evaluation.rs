@@ -1,6 +1,6 @@
 //! How well questions were answered, as a table.
 
-use super::first_words;
+use super::{first_words, printable};
 use crate::cli::evaluation::ModeEvaluation;
 
 /// Characters of a question that are shown.
@@ -26,14 +26,14 @@ pub fn render(evaluations: &[ModeEvaluation], k: usize, missed: usize) -> String
         let incomplete = evaluation.missed.len();
         text += &format!("\n{}: evidence of {incomplete} was not all found; the worst:\n", evaluation.mode);
         for question in evaluation.missed.iter().take(missed) {
-            let instead: Vec<&str> =
-                question.wrong_hits.iter().take(WRONG_HITS_SHOWN_MAX).map(String::as_str).collect();
+            let instead: Vec<String> =
+                question.wrong_hits.iter().take(WRONG_HITS_SHOWN_MAX).map(|name| printable(name)).collect();
             let instead = if instead.is_empty() { "nothing".to_owned() } else { instead.join(", ") };
             text += &format!(
                 "  line {}: {}\n    missed {}; found {instead}\n",
                 question.line,
                 first_words(&question.question, QUESTION_CHARS_MAX),
-                question.missed.join(", "),
+                printable(&question.missed.join(", ")),
             );
         }
     }

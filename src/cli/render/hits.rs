@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{first_words, text};
+use super::{first_words, printable, text};
 use crate::cli::output::{Paint, paint};
 
 /// Characters of a hit's text.
@@ -25,7 +25,7 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHits {
     let width = hits.iter().map(|hit| location(hit).chars().count()).max().unwrap_or(0);
     let mut remarks = Vec::new();
     if !text(&header, "reason").is_empty() {
-        remarks.push(format!("answered by {}: {}", text(&header, "mode"), text(&header, "reason")));
+        remarks.push(printable(&format!("answered by {}: {}", text(&header, "mode"), text(&header, "reason"))));
     }
     if hits.is_empty() {
         remarks.push("nothing was found".to_owned());
@@ -44,9 +44,9 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHits {
 fn location(hit: &Value) -> String {
     let number = |key: &str| hit.get(key).and_then(Value::as_u64);
     match (text(hit, "path"), number("line"), number("entry_id")) {
-        (path, Some(line), _) => format!("{path}:{line}"),
-        (_, _, Some(entry)) => format!("{} {entry}", text(hit, "source")),
-        _ => text(hit, "id").to_owned(),
+        (path, Some(line), _) => format!("{}:{line}", printable(path)),
+        (_, _, Some(entry)) => format!("{} {entry}", printable(text(hit, "source"))),
+        _ => printable(text(hit, "id")),
     }
 }
 
@@ -66,6 +66,13 @@ mod tests {
         let rendered = render(&answer, false);
         assert_eq!(rendered.hits, "  1    0.9300  long-id       first words\n  2  -12.5000  files/a.md:7\n");
         assert_eq!(rendered.remarks, ["answered by text: no vector was given"]);
+    }
+
+    #[test]
+    fn a_path_forges_no_line_of_the_answer() {
+        let hit = r#"{"q":0,"rank":1,"path":"files/a\n  1  forged\u001b[2J","line":7,"score":1.0,"text":"t"}"#;
+        let rendered = render(&format!("{HEADER}\n{hit}\n"), false);
+        assert_eq!(rendered.hits, "  1    1.0000  files/a\\n  1  forged\\u{1b}[2J:7  t\n");
     }
 
     #[test]

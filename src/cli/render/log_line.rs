@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{first_words, short_hash, text};
+use super::{first_words, printable, short_hash, text};
 use crate::cli::output::{Paint, paint};
 
 /// Characters of a checkpoint's text, a setting's value or a refusal's reason.
@@ -43,7 +43,7 @@ fn counts(entry: &Value) -> String {
 }
 
 fn note(entry: &Value) -> String {
-    let label = ["checkpoint", "setting", "id", "renamed_from"].map(|key| text(entry, key)).concat();
+    let label = ["checkpoint", "setting", "id", "renamed_from"].map(|key| printable(text(entry, key))).concat();
     let words = first_words(text(entry, "text"), NOTE_CHARS_MAX);
     match (label.is_empty(), words.is_empty()) {
         (false, false) => format!("[{label}] {words}"),

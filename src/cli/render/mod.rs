@@ -30,6 +30,14 @@ fn pluralize(count: u64, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Returns a name, or a sentence with names in it, as one line that does nothing to a terminal: control characters are
+/// escaped, as in `\n` and `\u{1b}`.
+pub fn printable(text: &str) -> String {
+    // A file may be called anything, by anybody who may write to a branch.
+    let escaped = |c: char| if c.is_control() { c.escape_default().collect() } else { String::from(c) };
+    text.chars().map(escaped).collect()
+}
+
 /// Returns the first `limit` characters of `text` on one line, with an ellipsis where there are more.
 pub fn first_words(text: &str, limit: usize) -> String {
     // Control characters out of a record must not reach a terminal.
@@ -58,6 +66,11 @@ mod tests {
         assert_eq!(first_words("abcdefgh", 3), "abc…");
         assert_eq!(first_words("\x1b[31mred", 20), "[31mred");
         assert_eq!(first_words("", 3), "");
+    }
+
+    #[test]
+    fn control_characters_of_a_name_are_escaped_and_all_others_stay() {
+        assert_eq!(printable("a\n\x1b[31m\u{9b}b\t\\ ü"), "a\\n\\u{1b}[31m\\u{9b}b\\t\\ ü");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{pluralize, short_hash, text};
+use super::{pluralize, printable, short_hash, text};
 
 /// The branch that a merge or the like has changed, as far as whoever asked for that can take it back.
 pub enum Receiver {
@@ -72,15 +72,11 @@ pub fn render(outcome: &Value, receiver: &Receiver) -> String {
         lines.push_str(&format!("  {}\n", conflict_line(conflict)));
     }
     for path in list("not_merged") {
-        lines.push_str(&format!("  not merged: {}\n", path.as_str().unwrap_or_default()));
+        lines.push_str(&format!("  not merged: {}\n", printable(path.as_str().unwrap_or_default())));
     }
     for blocker in &blockers {
-        lines.push_str(&format!(
-            "  {}: {}; {}\n",
-            text(blocker, "code"),
-            text(blocker, "message"),
-            text(blocker, "hint")
-        ));
+        let [code, message, hint] = ["code", "message", "hint"].map(|key| printable(text(blocker, key)));
+        lines.push_str(&format!("  {code}: {message}; {hint}\n"));
     }
     lines
 }
@@ -99,6 +95,7 @@ pub fn render_rollback(result: &Value, target: &str) -> String {
 /// Returns one line without its end: the item, each side's version as a short hash, and the decision, or `open`.
 pub fn conflict_line(conflict: &Value) -> String {
     let item = if text(conflict, "kind") == "file" { text(conflict, "path") } else { text(conflict, "id") };
+    let item = printable(item);
     let version = |side: &str| match conflict.get(side) {
         // In `conflicts` a record's version may come with its text, as an object.
         Some(Value::String(hash)) => short_hash(hash).to_owned(),
@@ -160,6 +157,17 @@ mod tests {
         let outcome =
             json!({"status": "merged", "branch": "main/x", "put": 0, "deleted": 0, "not_merged": ["files/cache/a"]});
         assert_eq!(render(&outcome, &own()), "merged main/x: 0 put, 0 deleted\n  not merged: files/cache/a\n");
+    }
+
+    #[test]
+    fn a_path_forges_no_line_of_a_plan() {
+        let path = "files/a\nmerged main/x";
+        let conflict = json!({"kind": "file", "path": path, "child": null, "parent": null, "decision": null});
+        let blocker = json!({"code": "append_rule", "message": format!("{path} may only be appended to"), "hint": "h"});
+        let outcome = json!({"status": "blocked", "branch": "main/x", "conflicts": [conflict], "blockers": [blocker], "not_merged": [path]});
+        let rendered = render(&outcome, &own());
+        assert_eq!(rendered.lines().count(), 4, "{rendered}");
+        assert_eq!(rendered.matches("files/a\\nmerged main/x").count(), 3, "{rendered}");
     }
 
     #[test]
