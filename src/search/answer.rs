@@ -81,6 +81,8 @@ pub struct Answer {
     pub branch: Arc<str>,
     /// Head of the branch version that was searched.
     pub head: Hash,
+    /// The earlier state that was searched, as JSON; `None` if the query named none.
+    pub at: Option<Value>,
     /// Whether the hits are proven to be the best: no graph was walked.
     pub exact: bool,
     /// Duration from query to answer, in microseconds.
@@ -99,6 +101,8 @@ struct HeaderLine<'a> {
     mode: String,
     branch: &'a str,
     head: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<&'a Value>,
     exact: bool,
     us: u64,
     #[serde(rename = "question")]
@@ -167,6 +171,7 @@ impl Answer {
             mode: self.mode.to_string(),
             branch: &self.branch,
             head: self.head.to_string(),
+            at: self.at.as_ref(),
             exact: self.exact,
             us: self.micros,
             query: &self.query,

@@ -247,7 +247,12 @@ fn states_are_named_by_label_entry_and_time() {
         assert_eq!(code, 0, "{state}: {rolled}");
     }
     assert_eq!(json(&["rollback", &target, &taken]).1["from"]["checkpoint"], "v1");
-    assert_eq!(run(&["fork", "--from", "-0m", &target, "x"]).0, 0);
+    let (code, forked) = json(&["fork", "--from", "-0m", &target, "x"]);
+    assert!(code == 0 && forked["from"]["entry"].is_u64(), "{forked}");
+    let (code, out, said) = run(&["fork", "--from", &taken, &target, "y"]);
+    assert_eq!((code, out, said.contains("as it was at checkpoint v1")), (0, format!("{target}/y\n"), true), "{said}");
+    let asked = lines(&run(&["query", &target, "keys", "--at", "-0m", "--json"]).1).remove(0);
+    assert!(asked["at"]["entry"].is_u64() && asked["at"]["time"].is_string(), "{asked}");
     for (state, told) in [("99", "no_such_state"), ("-5d", "no_such_state"), ("v9", "no_such_checkpoint")] {
         let (code, error) = json(&["rollback", &target, state]);
         assert_eq!((code, &error["code"]), (6, &Value::from(told)), "{state}");

@@ -293,6 +293,7 @@ fn answers_have_the_fields_of_the_page() {
     for query in [
         json!({ "text": "heron", "include": ["vector", "stamp"], "explain": true }),
         json!({ "text": "heron", "mode": "vector" }),
+        json!({ "text": "heron", "at": "-0s" }),
     ] {
         let answer = memory.query(&View::Branch(main), &Query::parse(&query.to_string()).unwrap()).unwrap().to_lines(0);
         for (at, line) in answer.lines().enumerate() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, remark};
 use crate::cli::render::outcome::Receiver;
 use crate::cli::render::{facts, outcome};
 use crate::cli::target::{Access, BranchAccess, Target};
@@ -135,8 +135,17 @@ fn print(
     let VerbCommand { spec, arguments, .. } = command;
     match spec.report {
         Report::Child(name) => {
-            let child = target.child(arguments.required(&name)).to_string();
-            if out.is_json() { out.line(json!({ "target": child }))? } else { out.line(child)? }
+            let (child, answer) = (target.child(arguments.required(&name)).to_string(), parse(line)?);
+            match (answer.get("from"), out.is_json()) {
+                (None, true) => out.line(json!({ "target": child }))?,
+                (Some(from), true) => out.line(json!({ "target": child, "from": from }))?,
+                (None, false) => out.line(child)?,
+                (Some(from), false) => {
+                    out.line(&child)?;
+                    // Beside the data, which scripts take for the path.
+                    remark(format_args!("{child} begins as it was at {}", outcome::state_name(from)));
+                }
+            }
         }
         Report::Discard => {
             let text = format!("discarded {target}{restore}\n");

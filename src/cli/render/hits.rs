@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::outcome::state_name;
 use super::{first_words, printable, text};
 use crate::cli::output::{Paint, paint};
 
@@ -26,6 +27,9 @@ pub fn render(answer: &str, coloured: bool) -> RenderedHits {
     let mut remarks = Vec::new();
     if !text(&header, "reason").is_empty() {
         remarks.push(printable(&format!("answered by {}: {}", text(&header, "mode"), text(&header, "reason"))));
+    }
+    if let Some(state) = header.get("at") {
+        remarks.push(format!("asked as it was at {}", state_name(state)));
     }
     if hits.is_empty() {
         remarks.push("nothing was found".to_owned());
@@ -66,6 +70,13 @@ mod tests {
         let rendered = render(&answer, false);
         assert_eq!(rendered.hits, "  1    0.9300  long-id       first words\n  2  -12.5000  files/a.md:7\n");
         assert_eq!(rendered.remarks, ["answered by text: no vector was given"]);
+    }
+
+    #[test]
+    fn the_state_that_a_time_led_to_is_named() {
+        let header = r#"{"q":0,"ok":true,"hits":0,"at":{"checkpoint":null,"entry":7,"time":"2026-11-25T18:04:08Z"}}"#;
+        let remarks = ["asked as it was at entry 7 of 2026-11-25T18:04:08Z", "nothing was found"];
+        assert_eq!(render(header, false).remarks, remarks);
     }
 
     #[test]

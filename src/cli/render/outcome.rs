@@ -81,13 +81,17 @@ pub fn render(outcome: &Value, receiver: &Receiver) -> String {
     lines
 }
 
+/// Returns what a result says of the state that a label, an entry or a time has led to.
+pub fn state_name(state: &Value) -> String {
+    match state["checkpoint"].as_str() {
+        Some(label) => format!("checkpoint {label}"),
+        None => format!("entry {} of {}", state["entry"], text(state, "time")),
+    }
+}
+
 /// Returns what a rollback of `target` came to in one line, and how to take that back.
 pub fn render_rollback(result: &Value, target: &str) -> String {
-    let from = &result["from"];
-    let state = match from["checkpoint"].as_str() {
-        Some(label) => format!("checkpoint {label}"),
-        None => format!("entry {} of {}", from["entry"], text(from, "time")),
-    };
+    let state = state_name(&result["from"]);
     let (put, deleted) = (&result["put"], &result["deleted"]);
     format!("rolled back {target} to {state}: {put} put, {deleted} deleted; `engramfs undo {target}` takes it back\n")
 }

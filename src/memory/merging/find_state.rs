@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::branch::StateInfo;
 use crate::lineage::{Entry, SignedEntry};
 use crate::memory::catalog::{
-    Branch, BranchId, BranchRef, Catalog, EndedBranch, NEWEST_STATES_KEPT, Revision, RevisionPoint, StateSource,
+    Branch, BranchId, BranchRef, Catalog, EndedBranch, NEWEST_STATES_KEPT, Revision, RevisionPoint, StateSource, View,
 };
 use crate::memory::history::HistoryReader;
 use crate::memory::{Actor, BranchError, Error, Memory};
@@ -29,6 +29,16 @@ impl FoundState {
     /// Returns what the result of a verb says of it: `entry`, `time` and `checkpoint`, the label, null if it is none.
     pub fn to_json(&self) -> Value {
         json!({ "entry": self.entry, "time": self.time.to_string(), "checkpoint": self.checkpoint.as_deref() })
+    }
+
+    /// Returns it as a view of the branch in which it was found. Fails with code `not_kept` for the last state of a branch
+    /// that has ended, which can be forked alone.
+    pub fn view(&self, branch: BranchId) -> Result<View, Error> {
+        match (&self.checkpoint, &self.source) {
+            (Some(label), _) | (None, StateSource::Checkpoint(label)) => Ok(View::Checkpoint(branch, label.clone())),
+            (None, StateSource::Entry(entry)) => Ok(View::At(branch, *entry)),
+            (None, StateSource::Ended(entry)) => Err(Error::NotKept(entry.to_string())),
+        }
     }
 }
 

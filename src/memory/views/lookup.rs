@@ -9,7 +9,7 @@ use crate::branch::BranchVersion;
 use crate::file_index::Credentials;
 use crate::lineage::{Decision, SignedEntry};
 use crate::memory::catalog::settings::Setting;
-use crate::memory::catalog::{BranchId, EndedBranch, Revision, StateSource, View};
+use crate::memory::catalog::{BranchId, EndedBranch, Revision, View};
 use crate::memory::storage::trees::tree_error;
 use crate::memory::{Error, Memory};
 use crate::object::{Hash, Time};
@@ -223,12 +223,7 @@ impl Memory {
 
     /// Returns the view of a branch's state at a revision. Fails like [`Memory::find_state`].
     pub fn view_at(&self, branch: BranchId, revision: &Revision) -> Result<View, Error> {
-        let found = self.find_state(branch, revision)?;
-        Ok(match (found.checkpoint, found.source) {
-            (Some(label), _) | (None, StateSource::Checkpoint(label)) => View::Checkpoint(branch, label),
-            (None, StateSource::Entry(entry)) => View::At(branch, entry),
-            (None, StateSource::Ended(entry)) => return Err(Error::NotKept(entry.to_string())),
-        })
+        self.find_state(branch, revision)?.view(branch)
     }
 
     /// Returns when the entry with this number gave a branch its state. Code `not_kept` if that state is not kept any

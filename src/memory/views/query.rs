@@ -52,13 +52,19 @@ impl Memory {
     /// Answers a query to a view. By default it searches the branch, its shared log, and the files that the caller may
     /// read. Queries of one user take turns.
     ///
-    /// With `at` in the query, the branch is searched as it was then; other root branches as they are now.
+    /// With `at` in the query, the branch is searched as it was then, which the answer names; other root branches as they
+    /// are now.
     ///
     /// Kind `Timeout` if the query's time limit is reached, `Invalid` for a vector of another length or an unknown
     /// scope, `NotFound` for an id that is not there.
     pub fn query_for(&self, caller: &Credentials, view: &View, query: &Query) -> Result<Answer, Error> {
-        let at = query.at.as_ref().map(|at| self.view_at(view.branch(), &Revision::parse(at)?)).transpose()?;
-        let view = at.as_ref().unwrap_or(view);
+        let Some(at) = &query.at else { return self.query_view(caller, view, query) };
+        let found = self.find_state(view.branch(), &Revision::parse(at)?)?;
+        let answer = self.query_view(caller, &found.view(view.branch())?, query)?;
+        Ok(Answer { at: Some(found.to_json()), ..answer })
+    }
+
+    fn query_view(&self, caller: &Credentials, view: &View, query: &Query) -> Result<Answer, Error> {
         for _ in 1..ATTEMPTS_MAX {
             let version = self.storage.file_index.segment_set().version;
             match self.query_once(caller, view, query) {
@@ -172,11 +178,7 @@ impl Memory {
         let mut reason = if answer.reason.is_some() { answer.reason } else { embedded.reason };
         // Without an embedder no file has a vector, so that none is missing among those.
         if missing > 0 && (answer.mode != Mode::Vector || status.vectors.is_some()) {
-            let more = match missing {
-                1 => "1 file is not indexed yet".to_owned(),
-                _ => format!("{missing} files are not indexed yet"),
-            };
-            reason = Some(reason.map_or(more.clone(), |reason| format!("{reason}; {more}")));
+            reason = Some(with_missing_files(reason, missing));
         }
         Ok(Answer {
             hits: answer.hits,
@@ -184,11 +186,24 @@ impl Memory {
             reason,
             branch: path,
             head,
+            at: None,
             exact: answer.exact,
             micros: elapsed().as_micros() as u64,
             query: query.echo.clone(),
             tag: query.tag.clone(),
         })
+    }
+}
+
+/// Returns the reason of an answer with how many files it left out, since they are not indexed yet.
+fn with_missing_files(reason: Option<String>, missing: u64) -> String {
+    let more = match missing {
+        1 => "1 file is not indexed yet".to_owned(),
+        _ => format!("{missing} files are not indexed yet"),
+    };
+    match reason {
+        Some(reason) => format!("{reason}; {more}"),
+        None => more,
     }
 }
 
