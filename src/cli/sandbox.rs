@@ -13,6 +13,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::exit::Exit;
 use super::failure::CommandError;
+use super::target::allows_others;
 use crate::fuse::close_at_exec;
 
 /// Where the branch is in the sandbox.
@@ -59,6 +60,11 @@ impl Sandbox {
             let message =
                 format!("uid {} can't get to {}: {} is closed", user.uid, directory.display(), closed.display());
             return Err(CommandError::new(Exit::Failed, "unreachable", message, "let others search it: chmod o+x"));
+        }
+        // The kernel asks no permission there, but who mounted it.
+        if user.is_other && !allows_others(above).unwrap_or(true) {
+            let message = format!("uid {} can't get to {}: the mount lets no others in", user.uid, directory.display());
+            return Err(CommandError::new(Exit::Failed, "unreachable", message, "mount the store with --allow-other"));
         }
         Ok(Sandbox { bwrap, directory: directory.to_owned(), user, net })
     }

@@ -26,6 +26,20 @@ pub fn find_store_without_sync(mountpoint: &Path) -> io::Result<Option<PathBuf>>
     store_of_device(found.stx_dev_major, found.stx_dev_minor)
 }
 
+/// Returns whether the mount of engramfs that `path` lies on lets in users other than the one who mounted it; false for
+/// all other places. Fails like [`find_mounted_store`].
+pub fn allows_others(path: &Path) -> io::Result<bool> {
+    let device = std::fs::metadata(path)?.dev();
+    let (number, table) = (format!("{}:{}", major(device), minor(device)), std::fs::read("/proc/self/mountinfo")?);
+    Ok(table.split(|&byte| byte == b'\n').any(|line| store_in(line, &number).is_some() && has_allow_other(line)))
+}
+
+/// Looks at the options of the file system, the third field behind the dash.
+fn has_allow_other(line: &[u8]) -> bool {
+    let options = line.split(|&byte| byte == b' ').skip_while(|field| *field != b"-").nth(3);
+    options.is_some_and(|options| options.split(|&byte| byte == b',').any(|option| option == b"allow_other"))
+}
+
 fn store_of_device(major: u32, minor: u32) -> io::Result<Option<PathBuf>> {
     let (number, table) = (format!("{major}:{minor}"), std::fs::read("/proc/self/mountinfo")?);
     Ok(table.split(|&byte| byte == b'\n').find_map(|line| store_in(line, &number)))
@@ -131,6 +145,14 @@ mod tests {
         for path in ["/mnt/m", "/mnt/m xy", "/mnt/m x/main/files/t/u"] {
             assert_eq!(found(path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn whether_others_are_let_in_is_an_option_of_the_file_system() {
+        let line = |options: &str| format!("57 29 0:51 / /mnt/m rw,allow_other - fuse engramfs:/s {options}");
+        assert!(has_allow_other(line("rw,user_id=0,group_id=0,default_permissions,allow_other").as_bytes()));
+        assert!(!has_allow_other(line("rw,user_id=0,group_id=0,default_permissions").as_bytes()));
+        assert!(!allows_others(Path::new("/proc")).unwrap());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-pub use find_store::{find_mounted_store, find_store_without_sync};
+pub use find_store::{allows_others, find_mounted_store, find_store_without_sync};
 pub use mounted::MountedBranch;
 pub use unmounted::open_store;
 pub use unreachable::{access_error, open_error};

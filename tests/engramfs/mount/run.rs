@@ -1,7 +1,7 @@
 //! `engramfs run`: a command in a sandbox that sees one branch alone.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -203,4 +203,16 @@ fn nothing_that_the_starter_has_open_leads_out_of_the_sandbox() {
     );
     assert!(said.contains("/tmp /usr/local/bin:/usr/bin:/bin"), "{said}");
     assert!(said.ends_with(" C UTC,.\n"), "of the environment: {said}");
+}
+
+#[test]
+fn another_user_is_not_sent_into_a_mount_that_lets_no_others_in() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return;
+    }
+    let mount = Mounted::new();
+    fs::set_permissions(mount.beside(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let (code, _, said) = run(&mount, "ann", &[], "true");
+    assert!(code == 1 && said.contains("--allow-other"), "{said}");
+    assert!(!mount.has("main/branches/ann"), "nothing was forked");
 }
