@@ -147,8 +147,8 @@ pub struct Query {
 impl Query {
     /// Parses one line: a JSON object when it begins with `{`, otherwise bare text.
     ///
-    /// White space around the line does not count. Fails with a [`QueryError`] for a key that is unknown or given
-    /// twice, a wrong type, a number out of range, and a query for nothing.
+    /// White space around the line and a byte-order mark before it do not count. Fails with a [`QueryError`] for a key
+    /// that is unknown or given twice, a wrong type, a number out of range, and a query for nothing.
     ///
     /// ```
     /// use engramfs::search::Query;
@@ -163,7 +163,7 @@ impl Query {
     /// println!("{error}; {}", error.hint());
     /// ```
     pub fn parse(line: &str) -> Result<Self, QueryError> {
-        let line = line.trim();
+        let line = line.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}').trim_end();
         if !line.starts_with('{') {
             return Self::from_text(line);
         }

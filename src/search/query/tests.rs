@@ -31,6 +31,16 @@ fn bare_text_has_the_defaults_of_an_object() {
     assert_eq!(parse("[1, 2]").text.unwrap(), "[1, 2]");
 }
 
+/// Editors and PowerShell write a byte-order mark; an object behind one was taken for words.
+#[test]
+fn a_byte_order_mark_before_a_query_does_not_count() {
+    for mark in ["\u{feff}", " \u{feff}", "\u{feff} "] {
+        assert_eq!(parse(&format!(r#"{mark}{{"text": "tea", "k": 3}}"#)), parse(r#"{"text": "tea", "k": 3}"#));
+        assert_eq!(parse(&format!("{mark}tea")), parse("tea"));
+    }
+    assert!(matches!(Query::parse("\u{feff}\n"), Err(QueryError::Empty)));
+}
+
 #[test]
 fn every_key_is_read() {
     let query = parse(
