@@ -35,7 +35,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut every = Vec::new();
     let (mut rows, mut from) = (MaxScore::new(lists(), &scorer), 0);
     while let Some(row) = rows.seek(from, f64::NEG_INFINITY) {
-        let score = rows.score(row, postings.length(row), &scorer, f64::NEG_INFINITY);
+        let score = rows.score(row, postings.length(row), &scorer, f64::NEG_INFINITY, |_| true);
         assert!(row >= from && score.is_some_and(|score| !score.is_nan()));
         every.extend(score);
         from = row + 1;
@@ -43,7 +43,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let floor = every.iter().copied().fold(0.0, f64::max) / 2.0;
     let (mut rows, mut from, mut found) = (MaxScore::new(lists(), &scorer), 0, Vec::new());
     while let Some(row) = rows.seek(from, floor) {
-        found.extend(rows.score(row, postings.length(row), &scorer, floor).filter(|score| *score >= floor));
+        found.extend(rows.score(row, postings.length(row), &scorer, floor, |_| true).filter(|score| *score >= floor));
         from = row + 1;
     }
     every.retain(|score| *score >= floor);

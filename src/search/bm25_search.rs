@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::SearchError;
 use super::file_scan::FileScan;
+use super::identifier_gate::IdentifierGate;
 use super::matched_terms::{LayerTerms, MatchedTerms};
 use super::scan::Scan;
 use super::top::{Ranked, Top};
 use crate::file_index::{IndexSegment, PassageLocation};
 use crate::segment::Row;
-use crate::text::{CollectionTotals, Language, MaxScore, Scorer};
+use crate::text::{CollectionTotals, Language, MaxScore, QueryTerms, Scorer};
 
 /// Identifies a record or passage that has words of a query. Equal scores are ordered by id, then by source; files come
 /// last.
@@ -60,11 +61,12 @@ pub type BestRows = Top<f64, HitKey, HitRow>;
 pub fn best(
     scans: &[Scan<'_>],
     files: Option<&FileScan<'_>>,
-    text: &str,
+    words: QueryTerms,
     language: Option<&Language>,
     k: usize,
 ) -> Result<Vec<TextHit>, SearchError> {
-    let MatchedTerms { terms, groups, record_counts, layers } = MatchedTerms::find(scans, files, text, language)?;
+    let MatchedTerms { terms, groups, record_counts, layers, parts, gate } =
+        MatchedTerms::find(scans, files, words, language)?;
     let mut collection = files.map_or_else(CollectionTotals::default, |files| files.files.passage_totals());
     // A term weighs by how rare it is in all sources together. With counts of each source alone, scores of different
     // sources could not be compared.
@@ -75,7 +77,7 @@ pub fn best(
     let scorer = Scorer::new(collection, groups, &record_counts);
     let (mut top, mut layers): (BestRows, _) = (Top::new(k), layers.into_iter());
     for scan in scans {
-        score_unsealed(scan, &terms, &scorer, &mut top)?;
+        score_unsealed(scan, (&terms, &gate), &scorer, &mut top)?;
         // `MatchedTerms` lists the layers of all sources one after the other, in the order of `scans`.
         for (number, terms) in layers.by_ref().take(scan.state.layers().len()).enumerate() {
             score_layer(scan, number, terms, &scorer, &mut top)?;
@@ -83,24 +85,32 @@ pub fn best(
         scan.check_time()?;
     }
     if let Some(files) = files {
-        files.score(&terms, &scorer, &mut top)?;
+        files.score((&terms, &parts), &scorer, &mut top)?;
         files.timer.check()?;
     }
     Ok(top.into_sorted())
 }
 
-fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mut BestRows) -> Result<(), SearchError> {
+fn score_unsealed(
+    scan: &Scan<'_>,
+    (terms, gate): (&[Box<str>], &IdentifierGate),
+    scorer: &Scorer,
+    top: &mut BestRows,
+) -> Result<(), SearchError> {
     let mut counts = vec![0; terms.len()];
     for version in scan.state.unsealed().values() {
         scan.timer.spend(1 + terms.len())?;
         let frequencies = version.term_frequencies();
-        counts.iter_mut().zip(terms).for_each(|(count, term)| *count = frequencies.count(term));
+        let held = gate.held_by(scan, version);
+        for ((number, count), term) in counts.iter_mut().enumerate().zip(terms) {
+            *count = if gate.admits(number, &held) { frequencies.count(term) } else { 0 };
+        }
         if counts.iter().all(|count| *count == 0) {
             continue;
         }
         let score = scorer.score(version.terms, &counts);
         // The filter comes last, since most versions fall short of the floor. An equal score may still enter by its id.
-        if score >= score_floor(top) && scan.passes_filter(version.filterable_metadata()) {
+        if score >= score_floor(top) && scan.admits(version) {
             let id = HitKey::Record(version.id.clone(), scan.source_index);
             top.push(score, id, HitRow::Record(Row::Unsealed(version.clone())));
         }
@@ -111,7 +121,7 @@ fn score_unsealed(scan: &Scan<'_>, terms: &[Box<str>], scorer: &Scorer, top: &mu
 fn score_layer(
     scan: &Scan<'_>,
     number: usize,
-    LayerTerms { postings, lists }: LayerTerms<'_>,
+    LayerTerms { postings, lists, admitted }: LayerTerms<'_>,
     scorer: &Scorer,
     top: &mut BestRows,
 ) -> Result<(), SearchError> {
@@ -120,10 +130,13 @@ fn score_layer(
     while let Some(row) = rows.seek(from, score_floor(top)) {
         from = row + 1;
         scan.timer.spend(steps)?;
-        // A damaged list may name a row that the segment has not got.
+        let admits = |term| admitted.admits(term, row);
+        // A damaged list may name a row that the segment has not got. The score is 0 where all words that the row holds
+        // are bound to identifiers that it lacks.
         if row < segment.rows()
             && scan.sees(number, row)
-            && let Some(score) = rows.score(row, postings.length(row), scorer, score_floor(top))
+            && let Some(score) = rows.score(row, postings.length(row), scorer, score_floor(top), admits)
+            && score > 0.0
             && score >= score_floor(top)
         {
             let id = HitKey::Record(segment.id(row)?.into(), scan.source_index);

@@ -6,11 +6,13 @@ use super::SearchError;
 use super::bm25_search::{BestRows, FileRow, HitKey, HitRow, score_floor};
 use super::derived::DerivedVectors;
 use super::filter::Filter;
+use super::identifier_gate::AdmittedRows;
 use super::matched_terms::TERM_STEPS;
 use super::query_timer::QueryTimer;
-use crate::file_index::{FilePath, IndexSegment, PassageLocation, PermittedFiles};
+use crate::file_index::{FilePath, IndexSegment, PassageLocation, PermittedFiles, VisiblePart};
 use crate::segment::SegmentError;
-use crate::text::{MaxScore, Scorer};
+use crate::text::{MaxScore, Phrase, Scorer};
+use roaring::RoaringBitmap;
 
 /// Steps that it takes to find the files that show a passage.
 pub(super) const PATH_STEPS: usize = 64;
@@ -29,7 +31,7 @@ pub struct FileSource<'a> {
     pub files: PermittedFiles,
     /// The vectors that an embedder made of their passages; `None` without an embedder.
     pub derived: Option<DerivedVectors>,
-    /// Reads the text of a passage; asked for those alone that are answered.
+    /// Reads the text of a passage; asked for those that are answered, and those that may have a phrase.
     pub read: &'a PassageReader<'a>,
 }
 
@@ -37,28 +39,61 @@ pub struct FileSource<'a> {
 pub struct FileScan<'a> {
     /// What the caller may read; nothing else counts, not even in the statistics.
     pub files: &'a PermittedFiles,
+    /// The same, with what reads it.
+    pub(super) source: &'a FileSource<'a>,
     /// `None` without an embedder.
     pub(super) derived: Option<&'a DerivedVectors>,
     /// The time limit of the query, shared with the scans of records.
     pub timer: &'a QueryTimer<'a>,
     /// Whether the filter lets files through, which have no metadata.
     pub(super) passes_filter: bool,
+    /// Of each part, the rows that have the phrases; empty without phrases.
+    matching_rows: Vec<RoaringBitmap>,
 }
 
 impl<'a> FileScan<'a> {
-    /// Scans the files that the caller may read. A filter on metadata excludes all files.
-    pub fn new(source: &'a FileSource<'a>, filter: Option<&Filter>, timer: &'a QueryTimer<'a>) -> FileScan<'a> {
+    /// Scans the files that the caller may read; finds out which passages have the phrases. A filter on metadata
+    /// excludes all files. [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] if an index segment
+    /// or a passage can't be read or is damaged. Without phrases it never fails.
+    pub fn new(
+        source: &'a FileSource<'a>,
+        filter: Option<&Filter>,
+        phrases: &[Phrase],
+        timer: &'a QueryTimer<'a>,
+    ) -> Result<FileScan<'a>, SearchError> {
         let passes_filter = filter.is_none_or(|filter| filter.matches(&serde_json::Value::Null));
-        FileScan { files: &source.files, derived: source.derived.as_ref(), timer, passes_filter }
+        let (files, derived, matching_rows) = (&source.files, source.derived.as_ref(), Vec::new());
+        let mut scan = FileScan { files, source, derived, timer, passes_filter, matching_rows };
+        if let Some((first, others)) = phrases.split_first().filter(|_| passes_filter) {
+            for part in files.parts() {
+                let mut rows = scan.rows_in_part(part, first, |_| false)?;
+                for phrase in others {
+                    rows &= scan.rows_in_part(part, phrase, |_| false)?;
+                }
+                scan.matching_rows.push(rows);
+            }
+        }
+        Ok(scan)
     }
 
-    /// Offers the passages that hold some of the terms. [`SearchError::Timeout`] once the time is over,
-    /// [`SearchError::Segment`] if an index segment can't be read or is damaged.
-    pub fn score(&self, terms: &[Box<str>], scorer: &Scorer, top: &mut BestRows) -> Result<(), SearchError> {
+    /// Returns whether a row of the part of that number may be an answer.
+    pub(super) fn sees(&self, number: usize, part: &VisiblePart, row: u32) -> bool {
+        part.file_count(row) > 0 && self.matching_rows.get(number).is_none_or(|rows| rows.contains(row))
+    }
+
+    /// Offers the passages that hold some of the terms, each of which counts in a part where `admitted` says.
+    /// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] if an index segment can't be read or is
+    /// damaged.
+    pub fn score(
+        &self,
+        (terms, admitted): (&[Box<str>], &[AdmittedRows]),
+        scorer: &Scorer,
+        top: &mut BestRows,
+    ) -> Result<(), SearchError> {
         if !self.passes_filter {
             return Ok(());
         }
-        for part in self.files.parts() {
+        for ((number, part), admitted) in self.files.parts().iter().enumerate().zip(admitted) {
             self.timer.spend(terms.len() * TERM_STEPS)?;
             let postings = part.segment.postings()?;
             let lists = terms.iter().map(|term| postings.term(term)).collect();
@@ -66,8 +101,10 @@ impl<'a> FileScan<'a> {
             while let Some(row) = rows.seek(from, score_floor(top)) {
                 from = row + 1;
                 self.timer.spend(1 + terms.len())?;
-                if part.file_count(row) > 0
-                    && let Some(score) = rows.score(row, postings.length(row), scorer, score_floor(top))
+                let admits = |term| admitted.admits(term, row);
+                if self.sees(number, part, row)
+                    && let Some(score) = rows.score(row, postings.length(row), scorer, score_floor(top), admits)
+                    && score > 0.0
                     && score >= score_floor(top)
                 {
                     self.offer(&part.segment, row, score, top)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::SearchError;
 use super::file_scan::FileScan;
+use super::identifier_gate::{AdmittedRows, IdentifierGate, retain_held};
 use super::scan::Scan;
 use crate::branch::Layer;
 use crate::text::{Language, PostingList, Postings, QueryTerms, STEM_WEIGHT, TermGroup, stem_prefix};
@@ -21,10 +22,14 @@ pub struct MatchedTerms<'a> {
     pub terms: Vec<Box<str>>,
     /// What counts as one word.
     pub groups: Vec<TermGroup>,
-    /// How many visible records of all sources hold each term.
+    /// In how many visible records of all sources each term counts.
     pub record_counts: Vec<u64>,
     /// The index of each layer of each source, in order.
     pub layers: Vec<LayerTerms<'a>>,
+    /// Where each term counts in each part of the files, in order.
+    pub parts: Vec<AdmittedRows>,
+    /// In which unsealed records each term counts.
+    pub gate: IdentifierGate,
 }
 
 /// The index of one layer and what it has of the terms.
@@ -33,35 +38,43 @@ pub struct LayerTerms<'a> {
     pub postings: Postings<'a>,
     /// Of each term where it is in the index; `None` if it is not.
     pub lists: Vec<Option<PostingList<'a>>>,
+    /// Where each term counts.
+    pub admitted: AdmittedRows,
 }
 
 impl<'a> MatchedTerms<'a> {
-    /// Looks for the words of a text in all sources. Words that no source holds are left out. [`SearchError::Timeout`]
+    /// Looks for the words of a query in all sources. Words that no source holds are left out. [`SearchError::Timeout`]
     /// once the time is over, [`SearchError::Segment`] if postings can't be read or are damaged.
     pub fn find(
         scans: &'a [Scan<'_>],
         files: Option<&FileScan<'_>>,
-        text: &str,
+        words: QueryTerms,
         language: Option<&Language>,
     ) -> Result<Self, SearchError> {
-        let QueryTerms { exact, stems } = QueryTerms::parse(text, language);
+        let QueryTerms { exact, stems, identifiers, mut bound } = words;
         let mut words: Vec<(f64, Vec<Box<str>>)> =
             exact.into_iter().map(|(term, weight)| (weight, vec![term])).collect();
         for stem in language.into_iter().flat_map(|language| stems.iter().map(move |stem| (language, stem))) {
-            words.push((STEM_WEIGHT, terms_with_stem(scans, files, stem.0, stem.1)?.into_iter().collect()));
+            let terms = terms_with_stem(scans, files, stem.0, stem.1)?;
+            // As a word with that stem it counts wherever it is.
+            bound.retain(|term, _| !terms.contains(term));
+            words.push((STEM_WEIGHT, terms.into_iter().collect()));
         }
         let all: BTreeSet<&Box<str>> = words.iter().flat_map(|(_, terms)| terms).collect();
         let all: Vec<Box<str>> = all.into_iter().cloned().collect();
-        let mut layers = Vec::new();
-        let mut record_counts = count_records(scans, &all, &mut layers)?;
+        let mut gate = IdentifierGate::new(&all, identifiers, &bound);
+        let (mut layers, mut parts) = (Vec::new(), Vec::new());
+        let mut record_counts = count_records(scans, (&all, &gate), &mut layers)?;
         if let Some(files) = files {
-            add_files(&mut record_counts, files, &all)?;
+            add_files(&mut record_counts, files, (&all, &gate), &mut parts)?;
         }
-        // Lists and counts are parallel: a term that nobody holds goes from both.
+        // Lists and counts are parallel: a term that nobody holds goes from all.
         for layer in &mut layers {
-            let mut held = record_counts.iter();
-            layer.lists.retain(|_| held.next().is_some_and(|held| *held > 0));
+            retain_held(&mut layer.lists, &record_counts);
+            layer.admitted.retain_held(&record_counts);
         }
+        parts.iter_mut().for_each(|admitted| admitted.retain_held(&record_counts));
+        gate.retain_held(&record_counts);
         let (terms, record_counts): (Vec<Box<str>>, Vec<u64>) =
             all.into_iter().zip(record_counts).filter(|(_, record_counts)| *record_counts > 0).unzip();
         let group = |(weight, words): (f64, Vec<Box<str>>)| {
@@ -70,7 +83,7 @@ impl<'a> MatchedTerms<'a> {
             (!members.is_empty()).then_some(TermGroup { weight, members })
         };
         let groups = words.into_iter().filter_map(group).collect();
-        Ok(MatchedTerms { terms, groups, record_counts, layers })
+        Ok(MatchedTerms { terms, groups, record_counts, layers, parts, gate })
     }
 }
 
@@ -108,10 +121,10 @@ fn terms_with_stem(
     Ok(found)
 }
 
-/// Returns how many visible records of all sources hold each term, and adds all layers.
+/// Returns in how many visible records of all sources each term counts, and adds all layers.
 fn count_records<'a>(
     scans: &'a [Scan<'_>],
-    terms: &[Box<str>],
+    (terms, gate): (&[Box<str>], &IdentifierGate),
     layers: &mut Vec<LayerTerms<'a>>,
 ) -> Result<Vec<u64>, SearchError> {
     let mut record_counts = vec![0; terms.len()];
@@ -119,20 +132,26 @@ fn count_records<'a>(
         for version in scan.state.unsealed().values() {
             let frequencies = version.term_frequencies();
             scan.timer.spend(terms.len() * COUNT_STEPS)?;
-            for (count, term) in record_counts.iter_mut().zip(terms) {
-                *count += u64::from(frequencies.count(term) > 0);
+            let held = gate.held_by(scan, version);
+            for ((number, count), term) in record_counts.iter_mut().enumerate().zip(terms) {
+                *count += u64::from(frequencies.count(term) > 0 && gate.admits(number, &held));
             }
         }
         for layer in scan.state.layers() {
             let postings = layer.segment.postings()?;
+            let admitted = gate.rows_in_layer(scan, layer, &postings)?;
             let mut lists = Vec::with_capacity(terms.len());
-            for (count, term) in record_counts.iter_mut().zip(terms) {
+            for ((number, count), term) in record_counts.iter_mut().enumerate().zip(terms) {
                 scan.timer.spend(TERM_STEPS)?;
                 let list = postings.term(term);
-                *count += list.as_ref().map_or(Ok(0), |list| visible_documents(scan, layer, list))?;
+                *count += match (admitted.of_term(number), &list) {
+                    (Some(rows), _) => rows.len(),
+                    (None, Some(list)) => visible_documents(scan, layer, list)?,
+                    (None, None) => 0,
+                };
                 lists.push(list);
             }
-            layers.push(LayerTerms { postings, lists });
+            layers.push(LayerTerms { postings, lists, admitted });
         }
     }
     Ok(record_counts)
@@ -148,12 +167,22 @@ fn visible_documents(scan: &Scan<'_>, layer: &Layer, list: &PostingList<'_>) -> 
     Ok(list.clone().filter(|(row, _)| is_visible(*row)).count() as u64)
 }
 
-/// Adds how many passages of files hold each term; one that several files show counts in each.
-fn add_files(record_counts: &mut [u64], files: &FileScan<'_>, terms: &[Box<str>]) -> Result<(), SearchError> {
+/// Adds in how many passages of files each term counts, one that several files show in each, and where.
+fn add_files(
+    record_counts: &mut [u64],
+    files: &FileScan<'_>,
+    (terms, gate): (&[Box<str>], &IdentifierGate),
+    parts: &mut Vec<AdmittedRows>,
+) -> Result<(), SearchError> {
     for part in files.files.parts() {
         let postings = part.segment.postings()?;
-        for (count, term) in record_counts.iter_mut().zip(terms) {
+        let admitted = gate.rows_in_part(files, part, &postings)?;
+        for ((number, count), term) in record_counts.iter_mut().enumerate().zip(terms) {
             files.timer.spend(TERM_STEPS)?;
+            if let Some(rows) = admitted.of_term(number) {
+                *count += rows.iter().map(|row| u64::from(part.file_count(row))).sum::<u64>();
+                continue;
+            }
             let Some(list) = postings.term(term) else { continue };
             if part.shows_each_row_once() {
                 *count += u64::from(list.documents());
@@ -162,6 +191,7 @@ fn add_files(record_counts: &mut [u64], files: &FileScan<'_>, terms: &[Box<str>]
             files.timer.spend(list.documents() as usize)?;
             *count += list.map(|(row, _)| u64::from(part.file_count(row))).sum::<u64>();
         }
+        parts.push(admitted);
     }
     Ok(())
 }

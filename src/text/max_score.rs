@@ -80,11 +80,18 @@ impl<'a> MaxScore<'a> {
     }
 
     /// Returns the score of a row that [`MaxScore::seek`] gave, a document of `length` tokens; `None` if it is below
-    /// `floor`.
-    pub fn score(&mut self, row: u32, length: u32, scorer: &Scorer, floor: f64) -> Option<f64> {
+    /// `floor`. Of its terms those count that `admits` lets through; the score is 0 if none does.
+    pub fn score(
+        &mut self,
+        row: u32,
+        length: u32,
+        scorer: &Scorer,
+        floor: f64,
+        admits: impl Fn(usize) -> bool,
+    ) -> Option<f64> {
         self.counts.fill(0);
         for at in self.essential..self.clauses.len() {
-            self.count(at, row);
+            self.count(at, row, &admits);
         }
         let mut score = scorer.score(length, &self.counts);
         for at in (0..self.essential).rev() {
@@ -93,7 +100,7 @@ impl<'a> MaxScore<'a> {
                 return None;
             }
             if seek(&mut self.clauses[at], row) == Some(row) {
-                self.count(at, row);
+                self.count(at, row, &admits);
                 // Computed anew instead of added to: the sum is to be the same bits as without any of this.
                 score = scorer.score(length, &self.counts);
             }
@@ -102,9 +109,9 @@ impl<'a> MaxScore<'a> {
     }
 
     /// Notes how often the row at hand holds the terms of a clause whose lists are at it, or behind it.
-    fn count(&mut self, clause: usize, row: u32) {
+    fn count(&mut self, clause: usize, row: u32, admits: &impl Fn(usize) -> bool) {
         for cursor in &self.clauses[clause] {
-            if cursor.posting.0 == row {
+            if cursor.posting.0 == row && admits(cursor.term) {
                 self.counts[cursor.term] = cursor.posting.1;
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! * [`for_each_term`] cuts text into terms; a query and a document are cut by the same function.
 //! * [`QueryTerms`] is what a query looks for in a [`Language`]: its words without stop words, and their stems.
+//! * [`Phrase`] is what it wants as it is written, which the terms of an index alone can't tell.
 //! * [`for_each_document_term`] says what a record's document is: its text and the strings in its metadata.
 //! * [`CollectionTotals`] and [`Scorer`] are BM25 over whatever records the caller says are visible.
 //! * [`MaxScore`] goes through a segment's lists of a query, past what can't be among the best.
@@ -36,6 +37,7 @@ mod bm25;
 mod language;
 mod layout;
 mod max_score;
+mod phrase;
 mod postings;
 mod query_terms;
 mod spaceless;
@@ -48,7 +50,8 @@ mod tests;
 pub use bm25::{B, Clause, CollectionTotals, K1, Scorer, TermGroup, idf, weight};
 pub use language::{Language, stem_prefix};
 pub use max_score::MaxScore;
+pub use phrase::Phrase;
 pub use postings::{PostingList, Postings, TextError};
-pub use query_terms::{QueryTerms, STEM_WEIGHT};
+pub use query_terms::{Identifier, QueryTerms, STEM_WEIGHT};
 pub use tokens::{TERM_BYTES_MAX, TermFrequencies, for_each_document_term, for_each_term};
 pub use writer::PostingsWriter;

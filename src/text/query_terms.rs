@@ -2,10 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Language, for_each_term};
+use super::phrase::quoted_parts;
+use super::tokens::for_each_token;
+use super::{Language, Phrase, TERM_BYTES_MAX};
 
 /// What a stem's words count beside the word itself. Measured: more brings in too many other words, less too few.
 pub const STEM_WEIGHT: f64 = 0.5;
+
+/// A name, code or version in a query, which a document has as it is written, or has not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Identifier {
+    /// The whole as a term of an index; `None` if it is too long to be one.
+    pub term: Option<Box<str>>,
+    /// Its words, joined as they are.
+    pub phrase: Phrase,
+}
 
 /// The words of a query, each as written, and their stems.
 ///
@@ -23,51 +34,86 @@ pub struct QueryTerms {
     pub exact: Vec<(Box<str>, f64)>,
     /// Distinct stems, sorted; each counts [`STEM_WEIGHT`].
     pub stems: Vec<Box<str>>,
+    /// Compounds that are names, codes or versions, and match as a whole alone.
+    pub identifiers: Vec<Identifier>,
+    /// Words that the query has in identifiers alone, with the places of these in `identifiers`: they count only in a
+    /// document that has one of them.
+    pub bound: BTreeMap<Box<str>, BTreeSet<usize>>,
 }
 
 impl QueryTerms {
     /// Cuts a query. Without a language all words count alike, as they are.
     ///
-    /// With one, its stop words are dropped, unless there is nothing else. A word between double quotes is neither dropped nor
-    /// does it have a stem. A word without a stem counts as much as another with its stem.
+    /// With one, its stop words are dropped, unless there is nothing else. A word between double quotes or of an
+    /// identifier is neither dropped nor does it have a stem. A word without a stem counts as much as another with its
+    /// stem.
     pub fn parse(text: &str, language: Option<&Language>) -> QueryTerms {
-        let Some(language) = language else {
-            let mut exact = BTreeMap::new();
-            for_each_term(text, &mut |term| {
-                exact.insert(Box::from(term), 1.0);
-            });
-            return QueryTerms { exact: exact.into_iter().collect(), stems: Vec::new() };
-        };
         let terms = QueryTerms::cut(text, language, false);
         if terms.exact.is_empty() { QueryTerms::cut(text, language, true) } else { terms }
     }
 
-    fn cut(text: &str, language: &Language, keeps_stop_words: bool) -> QueryTerms {
+    /// Has all words count wherever they are, those of identifiers too.
+    pub fn unbind(&mut self) {
+        self.identifiers.clear();
+        self.bound.clear();
+    }
+
+    fn cut(text: &str, language: Option<&Language>, keeps_stop_words: bool) -> QueryTerms {
         let mut exact: BTreeMap<Box<str>, f64> = BTreeMap::new();
-        let mut stems = BTreeSet::new();
+        let (mut stems, mut free): (BTreeSet<Box<str>>, BTreeSet<Box<str>>) = (BTreeSet::new(), BTreeSet::new());
+        let (mut identifiers, mut bound) = (Vec::new(), BTreeMap::<Box<str>, BTreeSet<usize>>::new());
         for (part, is_quoted) in quoted_parts(text) {
-            for_each_term(part, &mut |term| {
-                if !is_quoted && !keeps_stop_words && language.is_stop_word(term) {
-                    return;
+            for (term, identifier) in terms_in(part, &mut identifiers) {
+                let is_as_written = is_quoted || identifier.is_some();
+                if !is_as_written && !keeps_stop_words && language.is_some_and(|language| language.is_stop_word(&term))
+                {
+                    continue;
                 }
-                let stem = if is_quoted { None } else { language.stem(term) };
-                let weight = if stem.is_some() { 1.0 } else { 1.0 + STEM_WEIGHT };
-                let held = exact.entry(Box::from(term)).or_insert(weight);
+                let stem = language.filter(|_| !is_as_written).and_then(|language| language.stem(&term));
+                let weight = if language.is_none() || stem.is_some() { 1.0 } else { 1.0 + STEM_WEIGHT };
+                stems.extend(stem);
+                match identifier {
+                    Some(identifier) => _ = bound.entry(term.clone()).or_default().insert(identifier),
+                    None => _ = free.insert(term.clone()),
+                }
+                let held = exact.entry(term).or_insert(weight);
                 *held = held.max(weight);
-                if let Some(stem) = stem {
-                    stems.insert(stem);
-                }
-            });
+            }
         }
-        QueryTerms { exact: exact.into_iter().collect(), stems: stems.into_iter().collect() }
+        bound.retain(|term, _| !free.contains(term));
+        let (exact, stems) = (exact.into_iter().collect(), stems.into_iter().collect());
+        QueryTerms { exact, stems, identifiers, bound }
     }
 }
 
-/// Returns the parts of a text outside and inside of double quotes; a last quote without a partner is none.
-fn quoted_parts(text: &str) -> impl Iterator<Item = (&str, bool)> {
-    let parts: Vec<&str> = text.split(['"', '“', '”']).collect();
-    let paired = parts.len() - (parts.len() + 1) % 2;
-    parts.into_iter().enumerate().map(move |(at, part)| (part, at % 2 == 1 && at < paired))
+/// Returns the terms of a part of a query, each with the identifier that it is a word of, if it is; adds these.
+fn terms_in(part: &str, identifiers: &mut Vec<Identifier>) -> Vec<(Box<str>, Option<usize>)> {
+    let mut terms: Vec<(Box<str>, Option<usize>)> = Vec::new();
+    for_each_token(part, &mut |token| {
+        if token.words > 1
+            && is_identifier(token.source)
+            && let Some(phrase) = Phrase::parse(token.source)
+        {
+            let number = identifiers.len();
+            // The words of a compound come directly before it.
+            terms.iter_mut().rev().take(token.words).for_each(|(_, identifier)| *identifier = Some(number));
+            // Half of the limit, as some letters take more bytes in lower case.
+            let term = (token.source.len() <= TERM_BYTES_MAX / 2).then(|| token.term.into());
+            identifiers.push(Identifier { term, phrase });
+        }
+        terms.push((token.term.into(), None));
+    });
+    terms
+}
+
+/// Returns whether a compound is a name, a code or a version: with a digit, `_`, `@` or `::` in it. Others are words
+/// that language joins (`long-term`, `and/or`), and so is a number with its unit (`20-year-old`).
+fn is_identifier(compound: &str) -> bool {
+    let is_unit = |unit: &str| unit.chars().all(|c| c == '-' || c.is_alphabetic());
+    let is_measure =
+        (compound.split_once('-')).is_some_and(|(number, unit)| number.chars().all(char::is_numeric) && is_unit(unit));
+    let has_mark = compound.contains(['_', '@']) || compound.contains("::");
+    has_mark || (compound.contains(char::is_numeric) && !is_measure)
 }
 
 #[cfg(test)]
@@ -95,9 +141,35 @@ mod tests {
 
     #[test]
     fn identifiers_and_quoted_words_stay_as_they_are() {
-        check("error E0308 in std::io", "e0308 error io std std::io", "error io std");
+        check("error E0308 in std::io", "e0308 error io std std::io", "error");
+        check("to_do lists", "do lists to to_do", "list");
         check("\"to be or not\" decisions", "be decisions not or to", "decis");
         check("a 5\" screen", "5 screen", "screen");
+    }
+
+    /// The words that count only with an identifier, and the identifiers that have a term.
+    #[track_caller]
+    fn check_identifiers(text: &str, bound: &str, identifiers: &str) {
+        for language in [None, Language::from_code("en")] {
+            let terms = QueryTerms::parse(text, language);
+            let words: Vec<&str> = terms.bound.keys().map(|term| &**term).collect();
+            let whole: Vec<&str> = terms.identifiers.iter().filter_map(|found| found.term.as_deref()).collect();
+            assert_eq!((words.join(" "), whole.join(" ")), (bound.to_owned(), identifiers.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_of_identifiers_alone_are_bound_to_them() {
+        check_identifiers("why ERR_CONN_42?", "42 conn err", "err_conn_42");
+        check_identifiers("E1234-77 foo_bar a::b 1.2.3", "1 2 3 77 a b bar e1234 foo", "e1234-77 foo_bar a::b 1.2.3");
+        check_identifiers("the conn of err_conn", "err", "err_conn");
+        check_identifiers("me@host.org on 2024-05-12", "05 12 2024 host me org", "me@host.org 2024-05-12");
+        check_identifiers("long-term and/or c++ main.rs E0308 10+", "", "");
+        check_identifiers("a 20-year-old 3-bedroom flat", "", "");
+        let long = format!("x_{}", "y".repeat(70));
+        check_identifiers(&long, &format!("x {}", "y".repeat(64)), "");
+        let terms = QueryTerms::parse("a_b b_c", None);
+        assert_eq!((&terms.bound["a"], &terms.bound["b"]), (&BTreeSet::from([0]), &BTreeSet::from([0, 1])));
     }
 
     #[test]

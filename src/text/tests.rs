@@ -87,7 +87,7 @@ fn rows_above(postings: &Postings<'_>, terms: &[Box<str>], scorer: &Scorer, floo
     while let Some(row) = rows.seek(from, floor) {
         assert!(row >= from && row < postings.rows());
         from = row + step;
-        let score = rows.score(row, postings.length(row), scorer, floor);
+        let score = rows.score(row, postings.length(row), scorer, floor, |_| true);
         found.extend(score.filter(|score| *score >= floor).map(|score| (row, score)));
     }
     found

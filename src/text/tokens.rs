@@ -39,6 +39,21 @@ const JOINERS_MAX: usize = 3;
 /// assert_eq!(terms, ["e0308", "in", "std", "io", "std::io", "by", "c", "c++"]);
 /// ```
 pub fn for_each_term(text: &str, each: &mut dyn FnMut(&str)) {
+    for_each_token(text, &mut |token| each(token.term));
+}
+
+/// A term with what it was cut from.
+pub(super) struct Token<'a> {
+    /// The word or compound in lower case, at most [`TERM_BYTES_MAX`] bytes of it.
+    pub term: &'a str,
+    /// All of it, as it is in the text.
+    pub source: &'a str,
+    /// How many of the words before it are those of this compound; 0 for a word.
+    pub words: usize,
+}
+
+/// Calls `each` with every term of `text`, like [`for_each_term`].
+pub(super) fn for_each_token(text: &str, each: &mut dyn FnMut(Token<'_>)) {
     let mut scan = TokenScan { text, term: String::with_capacity(TERM_BYTES_MAX), each };
     if text.is_ascii() {
         return scan.scan_spaced();
@@ -46,7 +61,7 @@ pub fn for_each_term(text: &str, each: &mut dyn FnMut(&str)) {
     for (stretch, is_spaceless) in spaceless::split_by_script(text) {
         scan.text = stretch;
         if is_spaceless {
-            spaceless::for_each_word(stretch, |start, end| scan.emit(start, end));
+            spaceless::for_each_word(stretch, |start, end| scan.emit(start, end, 0));
         } else {
             scan.scan_spaced();
         }
@@ -116,6 +131,11 @@ impl TermFrequencies {
     }
 }
 
+/// Returns whether what is between two words joins them to a compound.
+pub(super) fn is_join(between: &str) -> bool {
+    (1..=JOINERS_MAX).contains(&between.len()) && between.chars().all(is_joiner)
+}
+
 fn is_joiner(c: char) -> bool {
     matches!(c, '.' | '_' | '-' | ':' | '/' | '@' | '+' | '#')
 }
@@ -150,7 +170,7 @@ impl CompoundToken {
 struct TokenScan<'a> {
     text: &'a str,
     term: String,
-    each: &'a mut dyn FnMut(&str),
+    each: &'a mut dyn FnMut(Token<'_>),
 }
 
 impl TokenScan<'_> {
@@ -165,7 +185,7 @@ impl TokenScan<'_> {
                 continue;
             }
             if let Some(start) = word.take() {
-                self.emit(start, at);
+                self.emit(start, at, 0);
                 name = Some(CompoundToken::extend(name, start, at));
             }
             name = match name {
@@ -178,7 +198,7 @@ impl TokenScan<'_> {
             };
         }
         if let Some(start) = word {
-            self.emit(start, text.len());
+            self.emit(start, text.len(), 0);
             name = Some(CompoundToken::extend(name, start, text.len()));
         }
         if let Some(open) = name {
@@ -186,7 +206,7 @@ impl TokenScan<'_> {
         }
     }
 
-    fn emit(&mut self, start: usize, end: usize) {
+    fn emit(&mut self, start: usize, end: usize, words: usize) {
         let part = &self.text[start..end];
         self.term.clear();
         if part.is_ascii() {
@@ -200,13 +220,13 @@ impl TokenScan<'_> {
                 self.term.push(if c == 'ς' { 'σ' } else { c });
             }
         }
-        (self.each)(&self.term);
+        (self.each)(Token { term: &self.term, source: part, words });
     }
 
     /// Gives the compound itself, when it is more than the one word that was given already.
     fn close(&mut self, name: &CompoundToken) {
         if name.words > 1 || name.suffix_end > name.end {
-            self.emit(name.start, name.suffix_end);
+            self.emit(name.start, name.suffix_end, name.words);
         }
     }
 }

@@ -71,6 +71,8 @@ mod odd_paths;
 mod orphans;
 /// Every disk call panics in turn.
 mod panics;
+/// Phrases and identifiers, as they are written.
+mod phrases;
 /// What plans of merges name, and when they stay the same.
 mod plans;
 /// What leaked and must go.

@@ -235,7 +235,10 @@ impl World {
         let label = self.labels.iter().find(|(of, _)| *of == branch && chance.one_in(2));
         let view = label.map_or(View::Branch(branch), |(_, label)| View::Checkpoint(branch, label.as_str().into()));
         let words: Vec<&str> = (0..1 + chance.below(3)).map(|_| WORDS[chance.below(WORDS.len())]).collect();
-        let text = words.join(" ");
+        let words = words.join(" ");
+        let phrase = chance.one_in(3).then_some(words.as_str());
+        let text =
+            phrase.map_or_else(|| words.clone(), |phrase| format!("\"{phrase}\" {}", WORDS[chance.below(WORDS.len())]));
         let (uid, groups) = READERS[chance.below(READERS.len())];
         let reader = Credentials { uid, groups: groups.to_vec(), knows_all_groups: uid != 1001 };
         let k = 1 + chance.below(12);
@@ -254,7 +257,8 @@ impl World {
                 (format!("{place} {}", hit.text.as_deref().unwrap_or_default()), hit.score.value())
             })
             .collect();
-        assert_eq!(found, brute_force(&self.memory, &view, &reader, &text, k), "{text:?} by {uid} in {view:?}");
+        let expected = brute_force((&self.memory, &view), &reader, (&text, phrase), k);
+        assert_eq!(found, expected, "{text:?} by {uid} in {view:?}");
         self.asked += found.len();
     }
 }
@@ -262,7 +266,13 @@ impl World {
 /// A document of the brute-force search: its place in the order of equal scores, what is shown, and its words.
 type Document = ((bool, String, u32, usize), String, TermFrequencies);
 
-fn brute_force(memory: &Memory, view: &View, reader: &Credentials, text: &str, k: usize) -> Vec<(String, f64)> {
+/// The best `k` of all documents for a text, of those that have a phrase if one is given.
+fn brute_force(
+    (memory, view): (&Memory, &View),
+    reader: &Credentials,
+    (text, phrase): (&str, Option<&str>),
+    k: usize,
+) -> Vec<(String, f64)> {
     let mut documents: Vec<Document> = Vec::new();
     let snapshot = memory.snapshot(view).unwrap();
     for id in snapshot.ids_after(None, usize::MAX).unwrap() {
@@ -281,12 +291,22 @@ fn brute_force(memory: &Memory, view: &View, reader: &Credentials, text: &str, k
             documents.push(((true, path.clone(), passage.line, passage.range.start), shown, words));
         }
     }
-    ranked(documents, text, k)
+    let mut found = ranked(documents, text);
+    found.retain(|(shown, _)| phrase.is_none_or(|phrase| has_phrase(shown, phrase)));
+    found.truncate(k);
+    found
 }
 
-fn ranked(documents: Vec<Document>, text: &str, k: usize) -> Vec<(String, f64)> {
+/// Tells whether a text of words, blanks and marks of headings has some words in a row.
+fn has_phrase(text: &str, phrase: &str) -> bool {
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c == '#').filter(|word| !word.is_empty()).collect();
+    format!(" {} ", words.join(" ")).contains(&format!(" {phrase} "))
+}
+
+fn ranked(documents: Vec<Document>, text: &str) -> Vec<(String, f64)> {
     let language = Language::from_code("en").unwrap();
-    let QueryTerms { exact, stems } = QueryTerms::parse(text, Some(language));
+    let QueryTerms { exact, stems, .. } = QueryTerms::parse(text, Some(language));
     let all: BTreeSet<Box<str>> =
         documents.iter().flat_map(|(.., words)| words.terms()).map(|(term, _)| term.clone()).collect();
     let mut groups: Vec<(f64, Vec<Box<str>>)> = exact.into_iter().map(|(term, weight)| (weight, vec![term])).collect();
@@ -312,7 +332,7 @@ fn ranked(documents: Vec<Document>, text: &str, k: usize) -> Vec<(String, f64)> 
     let mut scored: Vec<_> = documents.into_iter().map(|(key, shown, words)| (score(&words), key, shown)).collect();
     scored.retain(|(score, ..)| *score > 0.0);
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    scored.into_iter().take(k).map(|(score, _, shown)| (shown, score)).collect()
+    scored.into_iter().map(|(score, _, shown)| (shown, score)).collect()
 }
 
 /// Every text file that may be found, once, under the least of its paths that lead to it.
