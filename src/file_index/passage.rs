@@ -300,6 +300,25 @@ mod tests {
         }
     }
 
+    /// A file seemed to have wrong lines with CRLF: it was cut elsewhere, as its lines have more bytes.
+    #[test]
+    fn a_passage_tells_its_first_line_with_either_end_of_lines() {
+        let first_lines = |end: &str, blank_every: usize| -> Vec<u32> {
+            let line = |n: usize| match n % blank_every {
+                0 => end.to_owned(),
+                _ => format!("line {n} says a word or two{end}"),
+            };
+            let text: String = (1..=300).map(line).collect();
+            let found = cut(&text, Syntax::Plain);
+            for (line, passage, _) in &found {
+                assert!(passage.starts_with(&format!("line {line} ")), "{line}: {passage:?}");
+            }
+            found.iter().map(|(line, ..)| *line).collect()
+        };
+        assert!(first_lines("\n", 9).len() > 5 && first_lines("\r\n", 9).len() > 5);
+        assert_ne!(first_lines("\n", 1_000), first_lines("\r\n", 1_000));
+    }
+
     #[test]
     fn markdown_is_told_by_its_name() {
         let markdown = |name: &str| Syntax::from_file_name(name.as_bytes()) == Syntax::Markdown;
