@@ -112,7 +112,7 @@ impl IndexSegment {
     pub fn bytes(&self) -> u64 {
         match &self.backing {
             Backing::Memory(sections) => sections.iter().map(|section| section.len() as u64).sum(),
-            Backing::File(file) => file.length(),
+            Backing::File(file) => file.file_bytes(),
         }
     }
 

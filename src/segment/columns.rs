@@ -99,11 +99,6 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Returns the length of the file on disk in bytes, its footer included.
-    pub fn length(&self) -> u64 {
-        self.container.length()
-    }
-
     /// Opens the segment with that name; reads its footer and its stamps alone. [`SegmentError::Damaged`] if the file
     /// is none of rows of this version's form, or a column has another length than its rows.
     pub fn open(blobs: &BlobStore, name: Hash) -> Result<Segment, SegmentError> {
@@ -151,9 +146,9 @@ impl Segment {
         self.dim
     }
 
-    /// Returns the length of the file on disk in bytes.
+    /// Returns the length of the file on disk in bytes, its footer included.
     pub fn file_bytes(&self) -> u64 {
-        self.container.length()
+        self.container.file_bytes()
     }
 
     /// Returns the set hash over all rows, whether some branch sees them or not.

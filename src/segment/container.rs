@@ -86,7 +86,7 @@ impl Container {
     }
 
     /// Returns the length of the file on disk in bytes, its footer included.
-    pub fn length(&self) -> u64 {
+    pub fn file_bytes(&self) -> u64 {
         self.map.len() as u64
     }
 

@@ -204,7 +204,7 @@ impl DerivedFile {
 
     /// Returns the length of the file on disk in bytes: what the scrubber has to read of it.
     pub fn file_bytes(&self) -> u64 {
-        self.container.length()
+        self.container.file_bytes()
     }
 
     /// Checks a block again, as [`Container::recheck`] does, with its errors.

@@ -56,7 +56,7 @@ impl GraphFile {
 
     /// Returns the length of the file on disk in bytes: what the scrubber has to read of it.
     pub fn file_bytes(&self) -> u64 {
-        self.container.length()
+        self.container.file_bytes()
     }
 
     /// Checks a block again, as [`Container::recheck`] does, with its errors.

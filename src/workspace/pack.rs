@@ -68,8 +68,8 @@ impl Pack {
     }
 
     /// Returns the length of the file on disk in bytes, its footer included.
-    pub fn length(&self) -> u64 {
-        self.file.length()
+    pub fn file_bytes(&self) -> u64 {
+        self.file.file_bytes()
     }
 
     /// Returns how many bytes its chunks have as they are stored: without zeros at their ends. [`SegmentError::Io`] or

@@ -94,8 +94,8 @@ impl StateFile {
     }
 
     /// Returns the length of the file on disk in bytes.
-    pub fn length(&self) -> u64 {
-        self.container.length()
+    pub fn file_bytes(&self) -> u64 {
+        self.container.file_bytes()
     }
 
     /// Returns the rows and chunks that its states need, in the form of a state, though no branch had it.

@@ -90,7 +90,7 @@ impl CompactionGroup {
         let mut rows = 0u32;
         let fits = |(more, name): &&(u32, Hash)| {
             rows = rows.saturating_add(*more);
-            let left = self.segments.get(name).and_then(|(segment, _)| spare_bytes.checked_sub(segment.length()));
+            let left = self.segments.get(name).and_then(|(segment, _)| spare_bytes.checked_sub(segment.file_bytes()));
             *spare_bytes = left.unwrap_or(*spare_bytes);
             // Old files stay until the manifest is written, so a seal needs room for both and takes no more than it was
             // given.

@@ -84,7 +84,7 @@ impl LiveSet {
         let fresh: Vec<_> = states.filter(|state| self.visited.insert(Arc::as_ptr(state))).collect();
         let mut more = 0;
         for layer in fresh.iter().flat_map(|state| state.layers()) {
-            let (rows, length) = (layer.segment.rows(), layer.segment.length());
+            let (rows, length) = (layer.segment.rows(), layer.segment.file_bytes());
             let none = || (layer.segment.clone(), VisibleRows::none(rows));
             let (_, marked) = self.segments.entry(layer.segment.name()).or_insert_with(none);
             let before = marked.count();
@@ -128,19 +128,22 @@ impl Memory {
         // What branches need is marked by now, so that only what else is needed counts for retained states.
         let mut retained = HashMap::new();
         for file in catalog.retained.files.iter() {
-            let bytes = file.length() + marks.mark_counting_bytes([file.held()].into_iter().chain(file.full_states()));
+            let bytes =
+                file.file_bytes() + marks.mark_counting_bytes([file.held()].into_iter().chain(file.full_states()));
             share_out(catalog, &file.infos()?, bytes, &mut retained);
         }
         self.maintenance.retained.set(retained);
         let mut found = Vec::new();
         for (name, (segment, seen)) in &marks.segments {
             let (length_bytes, needed_bytes) =
-                (segment.length(), share(segment.length(), seen.count(), segment.rows()));
+                (segment.file_bytes(), share(segment.file_bytes(), seen.count(), segment.rows()));
             found.push(FileUsage { name: *name, is_pack: false, length_bytes, needed_bytes });
         }
         for (name, needed_bytes) in marks.packs.needed() {
             match self.storage.trees.pack(&name).map_err(Error::from) {
-                Ok(pack) => found.push(FileUsage { name, is_pack: true, length_bytes: pack.length(), needed_bytes }),
+                Ok(pack) => {
+                    found.push(FileUsage { name, is_pack: true, length_bytes: pack.file_bytes(), needed_bytes })
+                }
                 // A damaged file is reported to its readers, and must not keep the other files from being compacted.
                 Err(error) if error.kind() == Kind::Damaged => {}
                 Err(error) => return Err(error),
@@ -183,6 +186,6 @@ mod tests {
         let one = bytes / infos.len() as u64;
         let kept = branches.map(|branch| memory.status(&View::Branch(branch)).unwrap()["bytes_kept"].as_u64().unwrap());
         assert_eq!(kept, states.map(|count| count * one));
-        assert!(one > 0 && bytes >= file.length() / 2, "{bytes}");
+        assert!(one > 0 && bytes >= file.file_bytes() / 2, "{bytes}");
     }
 }

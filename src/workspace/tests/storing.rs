@@ -79,7 +79,7 @@ fn equal_content_is_stored_once_also_across_packs() {
         write(&mut tree, file, 65_536 * 3, &block);
     }
     let mut sealer = write_packs(&pack_store.blobs, &pack_store, std::iter::once(&tree)).unwrap();
-    let length = super::super::Pack::open(&pack_store.blobs, sealer.pack_name().unwrap()).unwrap().length();
+    let length = super::super::Pack::open(&pack_store.blobs, sealer.pack_name().unwrap()).unwrap().file_bytes();
     assert!(length < 70_000, "{length}");
     let mut tree = sealer.sealed_tree(&tree);
     let file = create(&mut tree, ROOT, b"later");
