@@ -191,7 +191,7 @@ fn create_atomically<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, Comm
         return Err(CommandError::usage(message, hint));
     }
     check_outside_stores(place)?;
-    set_private(&part).map_err(|error| CommandError::file("made", &part, &error))?;
+    create_private_dir(&part).map_err(|error| CommandError::file("made", &part, &error))?;
     let filled = fill(&part).and_then(|value| {
         // A folder that is empty may be there; rename(2) puts the new one in its place.
         fs::rename(&part, place).map_err(|error| CommandError::file("made", place, &error))?;
@@ -205,7 +205,7 @@ fn create_atomically<T>(place: &Path, fill: impl FnOnce(&Path) -> Result<T, Comm
 
 /// Makes a folder that is its maker's alone, and those above it where they are missing: what is in branches and files that
 /// are closed to others lies open in it, whatever the umask lets through.
-fn set_private(folder: &Path) -> io::Result<()> {
+fn create_private_dir(folder: &Path) -> io::Result<()> {
     if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty()) {
         fs::create_dir_all(above)?;
     }
