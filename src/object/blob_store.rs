@@ -30,9 +30,9 @@ pub const TEMP_PREFIX: &str = "draft-";
 /// let name = Hash::digest(&NOTE, b"tea");
 ///
 /// let blobs = BlobStore::new(Arc::new(ForgetfulDisk::new()), "notes")?;
-/// let draft = blobs.create()?;
-/// draft.write_at(b"tea", 0)?;
-/// draft.persist(&name)?;
+/// let temp_blob = blobs.create()?;
+/// temp_blob.write_at(b"tea", 0)?;
+/// temp_blob.persist(&name)?;
 /// assert_eq!(blobs.open(&name)?.len()?, 3);
 ///
 /// // A sweep removes each file that nothing refers to.
@@ -52,7 +52,7 @@ pub struct BlobStore {
 #[derive(Default)]
 struct FreshNames {
     /// Numbers of the temporary files that are being written.
-    temporaries: HashSet<u64>,
+    temp_blob_numbers: HashSet<u64>,
     /// How many publish files.
     publishing: usize,
     is_sweeping: bool,
@@ -112,11 +112,11 @@ impl BlobStore {
         loop {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             // Noted before the file is there: a sweep that lists the file must find its number here.
-            self.fresh.lock().temporaries.insert(number);
+            self.fresh.lock().temp_blob_numbers.insert(number);
             let path = format!("{}/{TEMP_PREFIX}{number}", self.folder);
             let made = self.disk.create(&path);
             if made.is_err() {
-                self.fresh.lock().temporaries.remove(&number);
+                self.fresh.lock().temp_blob_numbers.remove(&number);
             }
             match made {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -160,7 +160,7 @@ impl BlobStore {
             // Under the lock: nobody gives the name again between the look and the removal.
             let fresh = self.fresh.lock();
             let number = name.strip_prefix(TEMP_PREFIX).and_then(|number| number.parse().ok());
-            if number.is_some_and(|number| fresh.temporaries.contains(&number)) || is_named(name, &fresh.names) {
+            if number.is_some_and(|number| fresh.temp_blob_numbers.contains(&number)) || is_named(name, &fresh.names) {
                 continue;
             }
             if none_if_missing(self.disk.remove(&path))?.is_some() {
@@ -180,8 +180,8 @@ impl BlobStore {
         Ok(self.disk.list(self.folder)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Returns the names of all files in the folder that are not in `live`. Drafts are among them. Fails like
-    /// [`BlobStore::names`].
+    /// Returns the names of all files in the folder that are not in `live`. Files without a hash as their name (`draft-N`) are
+    /// among them. Fails like [`BlobStore::names`].
     pub fn unreferenced(&self, live: &HashSet<Hash>) -> io::Result<Vec<String>> {
         let mut names = self.disk.list(self.folder)?;
         names.retain(|name| !is_named(name, live));
@@ -242,7 +242,7 @@ impl Drop for TempBlob<'_> {
         {
             log::warn!("the unfinished file {} stays until the next sweep: {error}", self.path);
         }
-        self.blobs.fresh.lock().temporaries.remove(&self.number);
+        self.blobs.fresh.lock().temp_blob_numbers.remove(&self.number);
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
         let blobs = blobs();
         let (live, _dead) = (put(&blobs, 1), put(&blobs, 2));
         std::mem::forget(blobs.create().unwrap());
-        blobs.fresh.lock().temporaries.clear();
+        blobs.fresh.lock().temp_blob_numbers.clear();
         blobs.sweep(|| HashSet::from([live])).unwrap();
         assert_eq!(blobs.disk.list("segments").unwrap(), [live.to_string()]);
     }
