@@ -326,7 +326,7 @@ impl<'a> Relocations<'a> {
         self.relocate_retained(&mut catalog.retained, &before.branches);
     }
 
-    /// Brings moved branches up to what has changed from one version of the catalog to another; returns how many had.
+    /// Brings relocated branches up to what has changed from one version of the catalog to another; returns how many had.
     pub(in crate::memory) fn catch_up(&mut self, relocated: &mut Branches, from: &Branches, to: &Branches) -> usize {
         let mut count = 0;
         for item in from.diff(to) {
@@ -429,7 +429,7 @@ impl<'a> Relocations<'a> {
             return self.relocate_state(old);
         };
         let Ok(Some(mut new)) = old.with_relocation(before, relocated, |row| self.new_row(row)) else {
-            // Where the difference alone does not tell, the state is moved by itself, which can't fail.
+            // Where the difference alone does not tell, the state is relocated by itself, which can't fail.
             return self.relocate_state(old);
         };
         if let Some(files) = old.files().with_relocation(before.files(), relocated.files()) {

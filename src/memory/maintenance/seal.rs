@@ -42,7 +42,7 @@ const IDLE_GC_ONE_IN: u32 = 4;
 /// Bytes of long writes after which a seal begins also while more of them come: reading them back at an opening takes a second.
 const WRITTEN_BYTES_MAX: u64 = 1 << 30;
 
-/// Branches that are moved with the writer's lock held, when a seal ends.
+/// Branches that are relocated with the writer's lock held, when a seal ends.
 const RELOCATED_UNDER_LOCK_MAX: usize = 16;
 
 /// How long operations on files may wait for the entry that commits them.
