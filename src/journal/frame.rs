@@ -44,15 +44,15 @@ pub enum FrameKind {
     Mark,
     /// A clean end: everything before it in the file is whole.
     End,
-    /// A small step that a later command gathers with others.
+    /// A small step that a later command commits with others.
     FileOp,
     /// The same with content that its writer vouches for: who reads it back judges the content.
     Content,
     /// The first frame of a file that follows another one: the length of that one.
     Begin,
-    /// A branch has read its shared log so far; gathered by nothing.
+    /// A branch has read its shared log so far; committed by no entry.
     Cursor,
-    /// Signals were written or removed; gathered by nothing either.
+    /// Signals were written or removed; committed by no entry either.
     Signals,
     /// Somebody works in a branch from now on; an entry says when nobody does any longer.
     Lease,

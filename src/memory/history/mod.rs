@@ -4,7 +4,7 @@
 //! ```text
 //!  timeline   what an entry adds to the histories of its branch and its parent
 //!  tail       the entries behind the newest archive, in memory
-//!  archive    an immutable file of entries with its indexes        write   making one, folding small ones; chunks  its entries
+//!  archive    an immutable file of entries with its indexes        write   making one, merging small ones; chunks  its entries
 //!  read       finding entries and lines in both                    lines   the two files of a branch, for readers
 //!  cut        archives without their first entries                 moved   the files that those are moved to
 //!  purge      archives without some texts of lines that merges did not keep
@@ -113,8 +113,8 @@ impl History {
         self.snapshot().tail.write().push(signed, lengths);
     }
 
-    /// Puts the entries up to `last_seq` into an archive, and folds small archives into it. Nothing changes yet. Fails
-    /// if an entry can't be read or the new archive can't be written. Where only folding fails the small ones stay as
+    /// Puts the entries up to `last_seq` into an archive, and merges small archives into it. Nothing changes yet. Fails
+    /// if an entry can't be read or the new archive can't be written. Where only merging fails the small ones stay as
     /// they are.
     pub fn build_archives(&self, blobs: &BlobStore, last_seq: u64) -> Result<Vec<Arc<Archive>>, Error> {
         let snapshot = self.snapshot();
