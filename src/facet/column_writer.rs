@@ -68,8 +68,8 @@ pub(super) fn encode_column<V: ColumnValue>(column: SortedValues<V>, rows: u32, 
     }
     let mut bitmaps = Vec::new();
     for i in all.filter(is_heavy) {
-        let found = column.rows(i);
-        put_bitmap(&mut bitmaps, bitmap_from_rows(found.iter().copied(), found.len() as u64, rows));
+        let value_rows = column.rows(i);
+        put_bitmap(&mut bitmaps, bitmap_from_rows(value_rows.iter().copied(), value_rows.len() as u64, rows));
         out.extend((i as u32).to_le_bytes());
         out.extend((bitmaps.len() as u64).to_le_bytes());
     }

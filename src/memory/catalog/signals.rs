@@ -209,9 +209,9 @@ impl Catalog {
         let Ok(owner) = self.log_owner(branch).map(|owner| owner.id) else { return };
         let Some(signals) = self.branches.get(&owner).map(|owner| owner.signals.clone()) else { return };
         let ends = |signal: &Signal| signal.ends_with_session && signal.publisher.branch == branch.id;
-        let over = signals.iter().filter(|(_, signal)| ends(signal));
-        let over: Vec<_> = over.map(|(key, _)| SignalChange::Remove(key.clone())).collect();
-        self.change_signals(owner, &over);
+        let ended = signals.iter().filter(|(_, signal)| ends(signal));
+        let ended: Vec<_> = ended.map(|(key, _)| SignalChange::Remove(key.clone())).collect();
+        self.change_signals(owner, &ended);
     }
 
     /// Takes the signals of a branch that has ended out of the sums of their owners.

@@ -421,8 +421,8 @@ impl Memory {
         let branch = catalog.branch(branch)?;
         let parent = branch.parent.filter(|id| (viewer.may_read)(*id)).and_then(|id| catalog.branches.get(&id));
         let frozen = branch.frozen_states().map(|frozen| frozen.state.clone());
-        let present = [branch.state.clone(), branch.base.clone()].into_iter();
-        let own = present.chain(frozen).map(|state| (state, branch.uid));
+        let state_and_base = [branch.state.clone(), branch.base.clone()].into_iter();
+        let own = state_and_base.chain(frozen).map(|state| (state, branch.uid));
         Ok(own.chain(parent.map(|parent| (parent.state.clone(), parent.uid))).collect())
     }
 
