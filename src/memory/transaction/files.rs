@@ -56,9 +56,9 @@ impl PendingFiles {
 
     /// Returns how many paths differ between the files before and after, and the first of them; one that was changed, and
     /// changed again after the count was worked out, may count twice.
-    pub(super) fn count(&self, after: &Tree) -> (u64, Vec<Arc<str>>) {
-        let Some(done) = &self.counted else { return count_changed_paths(&self.before, after) };
-        let (count, more) = count_changed_paths(&done.after, after);
+    pub(super) fn count_changed_paths(&self, after: &Tree) -> (u64, Vec<Arc<str>>) {
+        let Some(done) = &self.counted else { return count_paths_between(&self.before, after) };
+        let (count, more) = count_paths_between(&done.after, after);
         let is_new = |path: &Arc<str>| !done.first.contains(path);
         (done.count + count, done.first.iter().cloned().chain(more.into_iter().filter(is_new)).collect())
     }
@@ -66,7 +66,7 @@ impl PendingFiles {
 
 /// Returns how many paths differ between two trees, and the first of those that everybody could list: who reads the branch
 /// is told of them.
-fn count_changed_paths(before: &Tree, after: &Tree) -> (u64, Vec<Arc<str>>) {
+fn count_paths_between(before: &Tree, after: &Tree) -> (u64, Vec<Arc<str>>) {
     let changes = before.differences(after);
     let path = |change: &TreeDifference| format!("files/{}", String::from_utf8_lossy(&change.path)).into();
     let listed = changes.iter().filter(|change| change.is_listed_by_everybody([before, after]));
@@ -362,7 +362,7 @@ impl Memory {
         };
         // Computed here, without the lock: the state caches its head, and later states reuse its hashes.
         state.head();
-        let (count, first) = count_changed_paths(before, state.files());
+        let (count, first) = count_paths_between(before, state.files());
         if let Some(pending) = self.writer()?.pending.get_mut(&branch)
             // Another commit may have come in between; what was counted is then about operations that have their entry
             // already.

@@ -69,7 +69,7 @@ impl Memory {
             log_tail.pending.remove(&branch);
             return Ok(());
         };
-        let (count, paths) = pending.count(after.files());
+        let (count, paths) = pending.count_changed_paths(after.files());
         let paths = Detail::from_items(paths).items;
         // Not `next_time`: a clock that jumped must not keep operations that are done from getting their entry.
         let time = self.pending_entry_time(log_tail);
