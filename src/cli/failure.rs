@@ -41,7 +41,8 @@ impl CommandError {
         CommandError::new(Exit::Usage, "usage", message, hint)
     }
 
-    /// Returns exit code 1 for a file that cannot be `what`, a participle; the hint goes by the error's kind.
+    /// Returns a failure with [`Exit::Failed`], code `file` and the text "PATH cannot be WHAT"; `what` is a participle such
+    /// as `read`. The hint depends on the error's kind.
     pub fn file(what: &str, path: &Path, source: &io::Error) -> CommandError {
         let hint = match source.kind() {
             io::ErrorKind::NotFound => "check the path",

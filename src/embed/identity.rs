@@ -29,7 +29,8 @@ pub struct EmbedderIdentity {
 }
 
 impl EmbedderIdentity {
-    /// Asks an embedder for the vectors of the probes, and with them for its dimension. Fails like [`Embedder::embed`].
+    /// Asks an embedder, within `limit`, for the vectors of the probes and with them for its dimension, and takes its name
+    /// and description. Fails like [`Embedder::embed`].
     pub fn probe(embedder: &dyn Embedder, limit: Duration) -> Result<EmbedderIdentity, EmbedError> {
         let probes = embedder.embed(TextKind::Document, &PROBES, limit)?;
         let dim = probes.first().map_or(0, Vec::len);

@@ -33,7 +33,7 @@ impl Filesystem {
         })
     }
 
-    /// Gives entries to `sink`. `entry_of` counts a look-up, and knows nothing of what is gone, which is passed over.
+    /// Gives entries to `sink`. `lookup` counts a look-up, and knows nothing of what is gone, which is passed over.
     /// Fails like `Listing::item`; entries before that were given.
     pub(super) fn emit_entries(
         &self,

@@ -12,7 +12,8 @@ const PLANS_MAX: usize = 10;
 
 impl Exploration<'_> {
     /// Promotes the branch with the content that it had before it was scored. `Exit::Refused` if a gate or a conflict
-    /// is against it. The entry holds the note.
+    /// is against it, and with code `plan_changed` if the branch or its parent changed during all ten plans. The entry
+    /// holds the note.
     ///
     /// The plan comes first, then the look at the content, then the promote if the plan is still that one: so what is promoted is
     /// what was looked at, whoever writes meanwhile.

@@ -140,8 +140,9 @@ impl Target {
         Err(CommandError::new(Exit::Missing, "no_branch", message, "name a branch's directory, such as MNT/main"))
     }
 
-    /// Returns the branch to ask for what concerns a whole store: of the store or mount at `store`, or that of a branch.
-    /// Fails if it is a mount whose server has ended.
+    /// Returns the branch to ask about a whole store: `main` of the store or mount at `store`, or the branch whose
+    /// directory `store` is. Fails if it is a mount whose server has ended; any other path that can't be looked at counts
+    /// as a store.
     pub fn for_store(store: &Path) -> Result<Target, CommandError> {
         if let Some(dead) = dead_mount(store) {
             return Err(dead);

@@ -16,9 +16,9 @@ pub const ENTRY_BYTES_MAX: usize = 64 << 10;
 const LABEL_BYTES_MAX: usize = 200;
 /// The key under which an entry's metadata hold its kind.
 pub const KIND_KEY: &str = "@kind";
-/// The key under which they hold its `event_id`, by which a repeated append is recognized.
+/// The key under which an entry's metadata hold its `event_id`, by which a repeated append is recognized.
 pub const EVENT_KEY: &str = "@event_id";
-/// The key under which those of some entries hold how many bytes the lines before it have.
+/// The key under which the metadata of some entries hold how many bytes the lines before it have.
 pub const OFFSET_KEY: &str = "@offset";
 
 /// The text of an entry that was purged, as far as it fits.

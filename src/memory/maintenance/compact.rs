@@ -9,7 +9,7 @@
 //!   table of relocated rows fits every later state as well; a layer with a row it does not know is left where it is.
 //! - `Memory::install` ends under the writer lock: the branches that changed since the rotation are relocated too, and then the
 //!   catalog is swapped. Whoever planned on old states without a lock, such as a merge, has to plan again: the swap
-//!   raises `Catalog::rewrites`, which plans compare under the lock. Otherwise a plan would bring back layers of files
+//!   raises `Catalog::rewrite_count`, which plans compare under the lock. Otherwise a plan would bring back layers of files
 //!   that the sweep is about to remove.
 //!
 //! The lock of `storage.manifest`, held throughout, keeps a second seal and a sweep out: one thread at a time writes

@@ -223,7 +223,8 @@ impl PurgeSearch {
         Ok(())
     }
 
-    /// Goes on by content alone: what comes under the names from now on is new.
+    /// Forgets the names, and unless copies are purged the contents found under them, too: what is written under the names
+    /// from now on is new and stays, but for the hashes given to [`PurgeSearch::note`].
     pub fn forget_names(&mut self) {
         self.ids.clear();
         self.paths.clear();

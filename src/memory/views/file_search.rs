@@ -59,7 +59,7 @@ impl FileViews {
         self.0.lock().clear_count
     }
 
-    /// Keeps what was looked up when all views had been let go of `clears` times; nothing if they have been since.
+    /// Keeps what was looked up when all views had been let go of `clear_count` times; nothing if they have been since.
     fn put(&self, view: &View, files: Arc<VisibleFiles>, clear_count: u64) {
         let mut kept = self.0.lock();
         if kept.clear_count != clear_count {

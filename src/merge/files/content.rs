@@ -48,7 +48,7 @@ impl Contents<'_> {
         strategy.winner(self.child.modified, self.parent.modified)
     }
 
-    /// Returns how to say that the result has these bytes.
+    /// Returns the side that has exactly these bytes, the parent first, else `Merged` with them.
     pub(super) fn choice_for(&self, bytes: Vec<u8>) -> ContentChoice {
         if bytes == self.parent.bytes {
             ContentChoice::Parent
