@@ -172,7 +172,7 @@ impl<C: Send + 'static> Service<'_, C> {
 
     fn session_end(&self, outcome: io::Result<()>, was_ready: bool) -> Result<SessionEnd, MountError> {
         match outcome {
-            // An end by fusectl is somebody's wish, as umount is.
+            // Ended through fusectl: somebody asked for it, as with umount.
             Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) && was_ready => Ok(SessionEnd::Unmounted),
             Err(source) => Err(self.session_error(source)),
             Ok(()) if was_ready => Ok(SessionEnd::Unmounted),

@@ -24,7 +24,7 @@ impl TreeEditor<'_, '_> {
     ) -> Result<(), TreeError> {
         let Some(guard) = self.receiving_guard() else { return Ok(()) };
         let mut ids: BTreeSet<NodeId> = changes.iter().map(|change| change.id).collect();
-        // An earlier state is brought back for some files alone: the others are no business of it.
+        // A rollback of files or a revert changes only what it brings back, so others are looked at for a pull alone.
         if guard.scope == GuardScope::Files {
             let before = others.into_iter().flatten().filter_map(|difference| difference.old.as_ref());
             ids.extend(before.map(|(inode, _)| NodeId::Base(*inode)));
