@@ -13,7 +13,7 @@ static CONTEXT: Context = Context::new("engramfs 2026 record v1");
 /// The content of a record. Equal content has an equal hash, whoever wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordContent {
-    /// The vector, finite numbers only: 1 to [`DIM_MAX`](crate::vector::DIM_MAX) of them; `None` if the record has
+    /// The vector, finite numbers only: 1 to [`vector::DIM_MAX`] of them; `None` if the record has
     /// none.
     pub vector: Option<Arc<[f32]>>,
     /// The text; `None` if there is none. Its limit is that of a document, 16 MiB of JSON.

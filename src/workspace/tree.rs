@@ -288,7 +288,7 @@ impl Tree {
         node.links.remove(parent, name);
         node.ctime = time;
         let (is_directory, is_last) = (node.kind() == FileKind::Directory, node.is_nameless());
-        // With its last name it leaves the totals, so that `forget` has nothing to take back.
+        // With its last name it leaves the totals, so that `remove_nameless` has nothing to take back.
         let after = if is_last { TreeTotals::default() } else { TreeTotals::from_node(node) };
         self.totals.replace(before, after);
         let node = self.node_mut(parent)?;

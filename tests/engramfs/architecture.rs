@@ -4,6 +4,7 @@
 //! they are applied to the project itself.
 
 mod claims;
+mod comments;
 mod dependencies;
 mod failures;
 mod map;
@@ -42,6 +43,24 @@ const ENDING_IN_OF: [&str; 2] = ["is_clone_of", "is_prefix_of"];
 /// Names that may have a word that elsewhere tells nothing: mount(8) has a helper, and common is what two share.
 const WITH_EMPTY_WORDS: [&str; 5] =
     ["may_ask_helper", "helper_options", "common_prefix_length", "common_lines_bound", "greatest_common_divisor"];
+
+/// Names in comments that the code has not: of the kernel, of programs, of a format and of what is shown, and a beginning of names.
+const ELSEWHERE: [&str; 14] = [
+    "FMODE_EXEC",
+    "FUSE_NOTIFY_INC_EPOCH",
+    "O_PATH",
+    "default_permissions",
+    "st_ino",
+    "cat",
+    "df",
+    "echo",
+    "initializer",
+    "E0308",
+    "Z",
+    "happi",
+    "te",
+    "verified_",
+];
 
 /// Every file below a folder of the project whose name ends in `.` and `extension`.
 fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
@@ -128,6 +147,11 @@ fn a_name_of_a_function_says_what_it_gives_or_does() {
 #[test]
 fn a_name_tells_something_of_what_it_names() {
     none(names::names_that_tell_nothing(&src(), &WITH_EMPTY_WORDS));
+}
+
+#[test]
+fn the_names_in_comments_are_there() {
+    none(comments::stale_names(&src(), &ELSEWHERE));
 }
 
 #[test]

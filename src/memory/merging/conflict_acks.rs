@@ -2,7 +2,8 @@
 //!
 //! A write tells what is wanted only from who knows of the other version. So it counts after a merge, promote or pull
 //! of theirs was refused for the conflict, or a dry run named it, and for as long as the parent's version is the one
-//! that they were shown. `resolving` makes a `resolve` for the child of it: entries alone decide what a merge does.
+//! that they were shown. `Memory::resolve_written` makes a `resolve` for the child of it: entries alone decide what a
+//! merge does.
 //! What was shown is known in memory alone; after an opening it has to be shown again.
 
 use std::collections::{HashMap, HashSet};

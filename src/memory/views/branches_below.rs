@@ -69,7 +69,7 @@ impl Memory {
     /// Returns the branches below one, at any depth, as JSON Lines: parents before children, siblings by name. Empty if
     /// there are none.
     ///
-    /// If `enters` returns false for a branch, its line has only what a listing shows, and those below it are left out.
+    /// If `may_enter` returns false for a branch, its line has only what a listing shows, and those below it are left out.
     /// No merge is planned. Fails with `Gone` if the branch has ended, and if versions that are counted can't be read.
     pub fn branches_below(&self, branch: BranchId, may_enter: &dyn Fn(BranchId) -> bool) -> Result<Vec<u8>, Error> {
         let catalog = self.catalog().clone();

@@ -6,7 +6,7 @@ use super::Rules;
 use super::unit::UnitFinder;
 use crate::workspace::{Packs, Tree, TreeError};
 
-/// Returns the paths of all that belongs to units in which the trees differ at a path for which `meant` has a rule that
+/// Returns the paths of all that belongs to units in which the trees differ at a path for which `selected` has a rule that
 /// merges; of a directory without what is in it. Nothing if the trees differ at more than `limit` paths. Fails if a
 /// file has to be looked into to know what it is, and can't be read.
 pub fn unit_paths(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::source::{Source, functions, has_word};
+use super::source::{Source, functions, has_word, words};
 
 /// Words that tell nothing of what they name.
 const EMPTY_WORDS: [&str; 7] = ["common", "helper", "helpers", "manager", "misc", "util", "utils"];
@@ -100,14 +100,13 @@ fn has_empty_word(name: &str) -> bool {
 
 /// The names of types and functions that code declares, with or without a body.
 fn declared_names(code: &str) -> Vec<&str> {
-    let words = code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
-    let words: Vec<&str> = words.collect();
+    let words: Vec<&str> = words(code).collect();
     let declares = |word: &str| ["fn", "struct", "enum", "trait", "type", "union"].contains(&word);
     words.windows(2).filter(|pair| declares(pair[0])).map(|pair| pair[1]).collect()
 }
 
 /// What is in backticks, outside of blocks of code.
-fn quoted(page: &str) -> impl Iterator<Item = &str> {
+pub fn quoted(page: &str) -> impl Iterator<Item = &str> {
     page.split("```").step_by(2).flat_map(|text| text.split('`').skip(1).step_by(2))
 }
 

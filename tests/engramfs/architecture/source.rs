@@ -1,6 +1,7 @@
 //! Rust source as the checks see it: code without comments and literals, functions, modules.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 /// One source file.
 pub struct Source {
@@ -26,6 +27,31 @@ impl Source {
     /// Returns the code that is compiled outside tests.
     pub fn production(&self) -> &str {
         &self.code[..self.test_from]
+    }
+
+    /// Returns the text of each comment; comments in lines one after the other are one.
+    pub fn comments(&self) -> Vec<String> {
+        let (mut found, mut end_before) = (Vec::<String>::new(), None::<usize>);
+        for span in comments_and_literals(&self.text) {
+            let Some(line) = self.text[span.clone()].strip_prefix("//") else { continue };
+            let line = line.trim_start_matches(['/', '!']);
+            let goes_on = end_before.is_some_and(|end| self.text[end..span.start].trim().is_empty());
+            match found.last_mut().filter(|_| goes_on) {
+                Some(comment) => {
+                    comment.push('\n');
+                    comment.push_str(line);
+                }
+                None => found.push(line.to_owned()),
+            }
+            end_before = Some(span.end);
+        }
+        found
+    }
+
+    /// Returns the strings between their quotes, with escapes as they are written; none of the raw ones.
+    pub fn strings(&self) -> Vec<&str> {
+        let literals = comments_and_literals(&self.text).into_iter().map(|span| &self.text[span]);
+        literals.filter_map(|literal| literal.strip_prefix('"')?.strip_suffix('"')).collect()
     }
 
     /// Returns the modules from the crate's root down to this file.
@@ -198,8 +224,14 @@ pub fn has_word(code: &str, name: &str) -> bool {
         .any(|(at, _)| !code[..at].ends_with(is_word) && !code[at + name.len()..].starts_with(is_word))
 }
 
-fn is_word(c: char) -> bool {
+/// Returns whether a name may have the character.
+pub fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
+}
+
+/// Returns names, keywords and numbers of code, in their order.
+pub fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c| !is_word(c)).filter(|word| !word.is_empty())
 }
 
 fn word(text: &str) -> Option<&str> {
@@ -238,16 +270,26 @@ fn function(code: &str) -> Option<Function<'_>> {
 
 /// Blanks comments, strings and characters.
 fn blank_comments_and_literals(text: &str) -> String {
+    let mut code = text.as_bytes().to_vec();
+    for span in comments_and_literals(text) {
+        code[span].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+    }
+    String::from_utf8(code).unwrap()
+}
+
+/// Where comments, strings and characters are, in their order.
+fn comments_and_literals(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
-    let mut code = bytes.to_vec();
-    let mut at = 0;
+    let (mut found, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
         let in_word = at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_');
         let end = (at + blank_bytes(&bytes[at..], in_word)).min(bytes.len());
-        code[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        if end > at {
+            found.push(at..end);
+        }
         at = end.max(at + 1);
     }
-    String::from_utf8(code).unwrap()
+    found
 }
 
 /// How many bytes of comment or literal begin here.
