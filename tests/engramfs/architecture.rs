@@ -10,6 +10,7 @@ mod failures;
 mod map;
 mod names;
 mod rules;
+mod samples;
 mod source;
 
 use std::path::Path;
@@ -157,6 +158,11 @@ fn the_names_in_comments_are_there() {
 #[test]
 fn public_functions_say_when_they_fail() {
     none(failures::silent(&src()));
+}
+
+#[test]
+fn each_error_has_a_sample() {
+    none(samples::missing(&src()));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::merge::files::Rules;
 /// Returns one error of each variant.
 fn samples() -> Vec<Error> {
     let mut all = of_memory();
+    all.extend(of_purges());
     all.extend(of_agents());
     all.extend(of_records().map(Error::from));
     all.extend(of_branches().map(Error::from));
@@ -83,6 +84,11 @@ fn of_memory() -> Vec<Error> {
         SharedLogError::RootHasOwn.into(),
         SharedLogError::NoClosed(text()).into(),
         SharedLogError::ClosedName(text()).into(),
+    ]
+}
+
+fn of_purges() -> Vec<Error> {
+    vec![
         PurgeError::BadItem(text()).into(),
         PurgeError::TooMany { named: 2, limit: 1 }.into(),
         PurgeError::NothingFound(text()).into(),
@@ -142,7 +148,7 @@ fn of_records() -> [RecordError; 23] {
         RecordError::Missing(text()),
         RecordError::Exists(text()),
         RecordError::Id(NameError::RecordId(text())),
-        RecordError::Incomplete.at_line(1),
+        RecordError::Line { number: 1, source: Box::new(RecordError::Incomplete) },
         RecordError::Record { id: text(), source: Box::new(RecordError::ZeroVector) },
     ]
 }
