@@ -78,6 +78,23 @@ fn what_breaks_a_rule_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn each_piece_of_a_longer_write_is_a_batch_of_its_own() {
+    let mount = Mounted::new();
+    let [good, bad] = [format!("{:x<4095}\n", ""), format!("{:<4095}\n", "{\"text\":7}")];
+    let entries = [good.repeat(511), bad].concat();
+    // From the beginning of a page on, since the kernel cuts by pages.
+    let mut buffer = vec![0u8; entries.len() + 4096];
+    let start = buffer.as_ptr().align_offset(4096);
+    let pages = &mut buffer[start..start + entries.len()];
+    pages.copy_from_slice(entries.as_bytes());
+    let mut log = File::options().write(true).open(mount.at("main/shared/log/append")).unwrap();
+    assert_eq!(log.write(pages).unwrap(), 1 << 20, "the piece before the one that is refused");
+    drop(log);
+    assert_eq!(mount.refusal("main")["code"], "bad_entry");
+    assert_eq!(mount.status("main")["log_entries"], 256);
+}
+
+#[test]
 fn only_the_owner_of_a_branch_writes_through_it_and_all_below_a_root_branch_read() {
     let Some(mount) = shared() else { return };
     act(&mount, 1001, "mkdir main/branches/ann; echo hello > main/branches/ann/shared/log/append").unwrap();
