@@ -7,7 +7,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::{Mounted, errno, lines, read, save};
+use super::{Mounted, errno, lines, read, run, save};
 
 /// Forty records on a circle, each with a word of its own; `group` is the number's remainder by 4.
 fn circle() -> Mounted {
@@ -40,6 +40,32 @@ fn assert_two_answers(text: &str) {
     let answers = lines(text);
     let found: Vec<&Value> = answers.iter().map(|line| line.get("id").unwrap_or(&line["hits"])).collect();
     assert_eq!(found, [&json!(1), &json!("r07"), &json!(1), &json!("r09")]);
+}
+
+#[test]
+fn reading_verbs_work_beside_the_server_of_a_store() {
+    let mount = Mounted::new();
+    mount.put("main/vectors/tea.json", "tea is at four");
+    fs::create_dir(mount.at("main/branches/a")).unwrap();
+    let beside = |name: &str| mount.beside(name).display().to_string();
+    let (store, records, questions) = (beside("store"), beside("records.jsonl"), beside("questions.jsonl"));
+    fs::write(&questions, "{\"question\":\"when is tea\",\"evidence\":[\"tea\"]}\n").unwrap();
+    let (main, a) = (format!("{store}:main"), format!("{store}:main/a"));
+    let [store, main, a] = [&store, &main, &a].map(String::as_str);
+    for arguments in [
+        &["status", main][..],
+        &["query", main, "tea"],
+        &["export", main, &records],
+        &["show", main, "2"],
+        &["diff", a],
+        &["log", main],
+        &["branches", main],
+        &["eval", main, &questions],
+        &["verify", store],
+    ] {
+        let (code, _, said) = run(arguments);
+        assert_eq!(code, 0, "{arguments:?}: {said}");
+    }
 }
 
 #[test]
