@@ -62,6 +62,20 @@ fn each_name_of_a_file_in_scratch_counts_until_it_goes() {
 }
 
 #[test]
+fn in_scratch_content_counts_in_units_of_4_kib_and_an_attribute_by_its_bytes() {
+    let rig = Rig::new();
+    let free = || rig.fs.statfs(rig.ino("main/scratch").unwrap()).unwrap().free_bytes;
+    let whole = free();
+    rig.write("main/scratch/a", "x").unwrap();
+    assert_eq!(whole - free(), 1024 + 4096);
+    rig.write("main/scratch/a", &"x".repeat(4097)).unwrap();
+    assert_eq!(whole - free(), 1024 + 2 * 4096);
+    let a = rig.ino("main/scratch/a").unwrap();
+    rig.fs.setxattr(ROOT, a, OsStr::new("user.name"), b"value", 0).unwrap();
+    assert_eq!(whole - free(), 1024 + 2 * 4096 + ("user.name".len() + "value".len()) as u64);
+}
+
+#[test]
 fn the_beginning_of_a_line_counts_for_whoever_writes_it() {
     let rig = Rig::new();
     assert_eq!(rig.memory.limit_memory(8 << 20, true, Box::new(|_| 0)), None);
