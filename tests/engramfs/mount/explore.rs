@@ -118,7 +118,8 @@ fn candidates_that_run_in_sandboxes_see_their_branch_alone() {
 fn ties_go_by_the_order_of_candidates_and_low_scores_are_out() {
     let mount = Mounted::new();
     let write = "echo $ENGRAMFS_CANDIDATE > files/answer; test \"$ENGRAMFS_BRANCH\" = \"$(pwd)\"";
-    let (code, table, _) = explore(&mount, write, "echo text; echo $((ENGRAMFS_CANDIDATE % 2))", &["-n", "4"]);
+    let score = "test \"$ENGRAMFS_BRANCH\" = \"$(pwd)\" || exit 1; echo text; echo $((ENGRAMFS_CANDIDATE % 2))";
+    let (code, table, _) = explore(&mount, write, score, &["-n", "4"]);
     assert_eq!(code, 0);
     assert_eq!(outcomes(&table), [("1", "promoted"), ("3", "not chosen"), ("2", "not chosen"), ("4", "not chosen")]);
     assert_eq!((&table[0]["score"], &table[3]["rank"]), (&Value::from(1.0), &Value::from(4)));
