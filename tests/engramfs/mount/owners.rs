@@ -293,6 +293,23 @@ fn inherited_rules_bind_no_writer_of_a_fork_until_it_writes_its_own() {
 }
 
 #[test]
+fn a_rule_that_names_a_group_counts_the_effective_one_alone() {
+    let Some(mount) = shared() else { return };
+    mount.sh("mkdir -m 777 main/files/plans");
+    super::save(mount.at("main/config/rules"), "plans/** text write=gid:50\n").unwrap();
+    let write = |name: &str, groups: [&str; 2]| {
+        let script = format!("echo x > main/files/plans/{name}");
+        let words = ["--reuid=1001", groups[0], groups[1], "bash", "-ec", &script];
+        super::output(super::command("setpriv", &words).current_dir(mount.at("")))
+    };
+    let refused = write("a", ["--regid=1001", "--groups=50"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("Permission denied"), "{said}");
+    assert!(write("b", ["--regid=50", "--clear-groups"]).status.success());
+    assert_eq!(super::names(mount.at("main/files/plans")), ["b"]);
+}
+
+#[test]
 fn root_gives_a_branch_away_with_its_files_settings_and_quota() {
     let Some(mount) = shared() else { return };
     act(&mount, 1001, "mkdir main/branches/ann; cd main/branches/ann; umask 022; echo a > files/a; echo a > files/p
