@@ -446,6 +446,7 @@ fn texts(corpus: &Corpus) -> Outcome {
         r#"{"id": "a", "mode": "vector", "include": ["vector"], "scope": ["branch", "log"], "ef": 10}"#,
         r#"{"text": "the fox", "filter": {"kind": "note", "size": {"$gte": 2}}}"#,
         "quick brown fox",
+        r#"does "the fox" jump over a "Lazy dog" or "fox the"?"#,
     ]
     .into_iter()
     .enumerate()

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::SearchError;
+use super::exact_gate::ExactGate;
 use super::file_scan::FileScan;
-use super::identifier_gate::IdentifierGate;
 use super::matched_terms::{LayerTerms, MatchedTerms};
 use super::scan::Scan;
 use super::top::{Ranked, Top};
@@ -93,7 +93,7 @@ pub fn best(
 
 fn score_unsealed(
     scan: &Scan<'_>,
-    (terms, gate): (&[Box<str>], &IdentifierGate),
+    (terms, gate): (&[Box<str>], &ExactGate),
     scorer: &Scorer,
     top: &mut BestRows,
 ) -> Result<(), SearchError> {
@@ -110,7 +110,7 @@ fn score_unsealed(
         }
         let score = scorer.score(version.terms, &counts);
         // The filter comes last, since most versions fall short of the floor. An equal score may still enter by its id.
-        if score >= score_floor(top) && scan.admits(version) {
+        if score >= score_floor(top) && scan.passes_filter(version) {
             let id = HitKey::Record(version.id.clone(), scan.source_index);
             top.push(score, id, HitRow::Record(Row::Unsealed(version.clone())));
         }
@@ -132,7 +132,7 @@ fn score_layer(
         scan.timer.spend(steps)?;
         let admits = |term| admitted.admits(term, row);
         // A damaged list may name a row that the segment has not got. The score is 0 where all words that the row holds
-        // are bound to identifiers that it lacks.
+        // are bound to phrases that it lacks.
         if row < segment.rows()
             && scan.sees(number, row)
             && let Some(score) = rows.score(row, postings.length(row), scorer, score_floor(top), admits)

@@ -119,7 +119,7 @@ impl Scan<'_> {
             }
             let Some(found) = derived.for_version(version) else { continue };
             let bounds = query.bounds(query.code_product(found.code(), found.norm));
-            if pool.admits(bounds.1) && self.admits(version) {
+            if pool.admits(bounds.1) && self.passes_filter(version) {
                 pool.offer(bounds, RowLocation::UnsealedDerived(version.clone(), found.clone()));
             }
         }

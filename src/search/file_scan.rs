@@ -5,14 +5,13 @@ use std::sync::Arc;
 use super::SearchError;
 use super::bm25_search::{BestRows, FileRow, HitKey, HitRow, score_floor};
 use super::derived::DerivedVectors;
+use super::exact_gate::AdmittedRows;
 use super::filter::Filter;
-use super::identifier_gate::AdmittedRows;
 use super::matched_terms::TERM_STEPS;
 use super::query_timer::QueryTimer;
-use crate::file_index::{FilePath, IndexSegment, PassageLocation, PermittedFiles, VisiblePart};
+use crate::file_index::{FilePath, IndexSegment, PassageLocation, PermittedFiles};
 use crate::segment::SegmentError;
-use crate::text::{MaxScore, Phrase, Scorer};
-use roaring::RoaringBitmap;
+use crate::text::{MaxScore, Scorer};
 
 /// Steps that it takes to find the files that show a passage.
 pub(super) const PATH_STEPS: usize = 64;
@@ -47,38 +46,13 @@ pub struct FileScan<'a> {
     pub timer: &'a QueryTimer<'a>,
     /// Whether the filter lets files through, which have no metadata.
     pub(super) passes_filter: bool,
-    /// Of each part, the rows that have the phrases; empty without phrases.
-    matching_rows: Vec<RoaringBitmap>,
 }
 
 impl<'a> FileScan<'a> {
-    /// Scans the files that the caller may read; finds out which passages have the phrases. A filter on metadata
-    /// excludes all files. [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] if an index segment
-    /// or a passage can't be read or is damaged. Without phrases it never fails.
-    pub fn new(
-        source: &'a FileSource<'a>,
-        filter: Option<&Filter>,
-        phrases: &[Phrase],
-        timer: &'a QueryTimer<'a>,
-    ) -> Result<FileScan<'a>, SearchError> {
+    /// Scans the files that the caller may read. A filter on metadata excludes all files.
+    pub fn new(source: &'a FileSource<'a>, filter: Option<&Filter>, timer: &'a QueryTimer<'a>) -> FileScan<'a> {
         let passes_filter = filter.is_none_or(|filter| filter.matches(&serde_json::Value::Null));
-        let (files, derived, matching_rows) = (&source.files, source.derived.as_ref(), Vec::new());
-        let mut scan = FileScan { files, source, derived, timer, passes_filter, matching_rows };
-        if let Some((first, others)) = phrases.split_first().filter(|_| passes_filter) {
-            for part in files.parts() {
-                let mut rows = scan.rows_in_part(part, first, |_| false)?;
-                for phrase in others {
-                    rows &= scan.rows_in_part(part, phrase, |_| false)?;
-                }
-                scan.matching_rows.push(rows);
-            }
-        }
-        Ok(scan)
-    }
-
-    /// Returns whether a row of the part of that number may be an answer.
-    pub(super) fn sees(&self, number: usize, part: &VisiblePart, row: u32) -> bool {
-        part.file_count(row) > 0 && self.matching_rows.get(number).is_none_or(|rows| rows.contains(row))
+        FileScan { files: &source.files, source, derived: source.derived.as_ref(), timer, passes_filter }
     }
 
     /// Offers the passages that hold some of the terms, each of which counts in a part where `admitted` says.
@@ -93,7 +67,7 @@ impl<'a> FileScan<'a> {
         if !self.passes_filter {
             return Ok(());
         }
-        for ((number, part), admitted) in self.files.parts().iter().enumerate().zip(admitted) {
+        for (part, admitted) in self.files.parts().iter().zip(admitted) {
             self.timer.spend(terms.len() * TERM_STEPS)?;
             let postings = part.segment.postings()?;
             let lists = terms.iter().map(|term| postings.term(term)).collect();
@@ -102,7 +76,7 @@ impl<'a> FileScan<'a> {
                 from = row + 1;
                 self.timer.spend(1 + terms.len())?;
                 let admits = |term| admitted.admits(term, row);
-                if self.sees(number, part, row)
+                if part.file_count(row) > 0
                     && let Some(score) = rows.score(row, postings.length(row), scorer, score_floor(top), admits)
                     && score > 0.0
                     && score >= score_floor(top)

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::SearchError;
+use super::exact_gate::{AdmittedRows, ExactGate, retain_held};
 use super::file_scan::FileScan;
-use super::identifier_gate::{AdmittedRows, IdentifierGate, retain_held};
 use super::scan::Scan;
 use crate::branch::Layer;
 use crate::text::{Language, PostingList, Postings, QueryTerms, STEM_WEIGHT, TermGroup, stem_prefix};
@@ -29,7 +29,7 @@ pub struct MatchedTerms<'a> {
     /// Where each term counts in each part of the files, in order.
     pub parts: Vec<AdmittedRows>,
     /// In which unsealed records each term counts.
-    pub gate: IdentifierGate,
+    pub gate: ExactGate,
 }
 
 /// The index of one layer and what it has of the terms.
@@ -51,7 +51,7 @@ impl<'a> MatchedTerms<'a> {
         words: QueryTerms,
         language: Option<&Language>,
     ) -> Result<Self, SearchError> {
-        let QueryTerms { exact, stems, identifiers, mut bound } = words;
+        let QueryTerms { exact, stems, phrases, mut bound } = words;
         let mut words: Vec<(f64, Vec<Box<str>>)> =
             exact.into_iter().map(|(term, weight)| (weight, vec![term])).collect();
         for stem in language.into_iter().flat_map(|language| stems.iter().map(move |stem| (language, stem))) {
@@ -62,7 +62,7 @@ impl<'a> MatchedTerms<'a> {
         }
         let all: BTreeSet<&Box<str>> = words.iter().flat_map(|(_, terms)| terms).collect();
         let all: Vec<Box<str>> = all.into_iter().cloned().collect();
-        let mut gate = IdentifierGate::new(&all, identifiers, &bound);
+        let mut gate = ExactGate::new(&all, phrases, &bound);
         let (mut layers, mut parts) = (Vec::new(), Vec::new());
         let mut record_counts = count_records(scans, (&all, &gate), &mut layers)?;
         if let Some(files) = files {
@@ -124,7 +124,7 @@ fn terms_with_stem(
 /// Returns in how many visible records of all sources each term counts, and adds all layers.
 fn count_records<'a>(
     scans: &'a [Scan<'_>],
-    (terms, gate): (&[Box<str>], &IdentifierGate),
+    (terms, gate): (&[Box<str>], &ExactGate),
     layers: &mut Vec<LayerTerms<'a>>,
 ) -> Result<Vec<u64>, SearchError> {
     let mut record_counts = vec![0; terms.len()];
@@ -144,11 +144,12 @@ fn count_records<'a>(
             for ((number, count), term) in record_counts.iter_mut().enumerate().zip(terms) {
                 scan.timer.spend(TERM_STEPS)?;
                 let list = postings.term(term);
-                *count += match (admitted.of_term(number), &list) {
-                    (Some(rows), _) => rows.len(),
-                    (None, Some(list)) => visible_documents(scan, layer, list)?,
-                    (None, None) => 0,
-                };
+                if let Some(list) = &list {
+                    *count += match admitted.rows_in_list(number, list) {
+                        Some(rows) => rows.count() as u64,
+                        None => visible_documents(scan, layer, list)?,
+                    };
+                }
                 lists.push(list);
             }
             layers.push(LayerTerms { postings, lists, admitted });
@@ -171,7 +172,7 @@ fn visible_documents(scan: &Scan<'_>, layer: &Layer, list: &PostingList<'_>) -> 
 fn add_files(
     record_counts: &mut [u64],
     files: &FileScan<'_>,
-    (terms, gate): (&[Box<str>], &IdentifierGate),
+    (terms, gate): (&[Box<str>], &ExactGate),
     parts: &mut Vec<AdmittedRows>,
 ) -> Result<(), SearchError> {
     for part in files.files.parts() {
@@ -179,11 +180,11 @@ fn add_files(
         let admitted = gate.rows_in_part(files, part, &postings)?;
         for ((number, count), term) in record_counts.iter_mut().enumerate().zip(terms) {
             files.timer.spend(TERM_STEPS)?;
-            if let Some(rows) = admitted.of_term(number) {
-                *count += rows.iter().map(|row| u64::from(part.file_count(row))).sum::<u64>();
+            let Some(list) = postings.term(term) else { continue };
+            if let Some(rows) = admitted.rows_in_list(number, &list) {
+                *count += rows.map(|row| u64::from(part.file_count(row))).sum::<u64>();
                 continue;
             }
-            let Some(list) = postings.term(term) else { continue };
             if part.shows_each_row_once() {
                 *count += u64::from(list.documents());
                 continue;

@@ -5,8 +5,8 @@
 //! searched by a walk through their graph where that costs less; the answer then says that it is
 //! not exact. Text queries are BM25 over the same visible rows, and a hybrid is the fusion of both
 //! lists' ranks. Several sources are searched as one: with the counts, ranks and scores of their union. Passages of files are
-//! one more source, found by their words, and by their vectors where there is an embedder. A quoted phrase of the query is a
-//! condition on all of them, like a filter.
+//! one more source, found by their words, and by their vectors where there is an embedder. The words of quoted
+//! phrases and identifiers count only where these stand as they are written.
 //!
 //! A query is parsed first ([`Query`], [`QueryError`]) and answered then: [`run_query()`] fails with a [`SearchError`], of
 //! which [`SearchError::Segment`] is met wherever a segment is read, and [`SearchError::Timeout`] wherever work is
@@ -16,13 +16,12 @@ mod answer;
 mod bm25_search;
 mod candidate_set;
 mod derived;
+mod exact_gate;
 mod file_scan;
 mod filter;
 mod fusion;
-mod identifier_gate;
 mod matched_terms;
 mod passage_search;
-mod phrase_rows;
 mod query;
 mod query_timer;
 mod run_query;

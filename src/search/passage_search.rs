@@ -28,7 +28,7 @@ impl FileScan<'_> {
         let mut top = Top::new(k);
         if let Some(derived) = self.derived.filter(|derived| self.passes_filter && derived.dim == query.vector().len())
         {
-            for part in self.files.parts().iter().enumerate() {
+            for part in self.files.parts() {
                 self.collect_nearest(part, derived, query, &mut top)?;
             }
         }
@@ -38,7 +38,7 @@ impl FileScan<'_> {
 
     fn collect_nearest(
         &self,
-        (number_of_part, part): (usize, &VisiblePart),
+        part: &VisiblePart,
         derived: &DerivedVectors,
         query: &PreparedVector,
         top: &mut NearestRows,
@@ -46,7 +46,7 @@ impl FileScan<'_> {
         let file = part.segment.derived().get(&derived.embedder);
         let columns = file.as_ref().map(|file| file.columns()).transpose()?;
         let number = |row: u32| columns.as_ref().and_then(|columns: &DerivedColumns<'_>| columns.number(row));
-        for row in part.visible_rows().filter(|row| self.sees(number_of_part, part, *row)) {
+        for row in part.visible_rows() {
             self.timer.spend(CODE_STEPS)?;
             // A passage has its vector in the file beside its segment or, until that is written, in `recent`. The code
             // is compared first in either case, so that few vectors are read.

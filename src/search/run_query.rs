@@ -18,7 +18,7 @@ use super::vector_search::{SearchParams, nearest};
 use super::{Mode, Query, SearchError, bm25_search};
 use crate::branch::BranchVersion;
 use crate::segment::{Blocks, Row, SegmentError};
-use crate::text::{Language, Phrase, QueryTerms};
+use crate::text::{Language, QueryTerms};
 use crate::vector::{Metric, PreparedVector};
 
 /// How many of each list's best records are fused at least.
@@ -75,10 +75,6 @@ pub fn run_query(
 ) -> Result<SearchResult, SearchError> {
     let timer = QueryTimer::new(check_deadline);
     let resolved = resolve_query(asked, metric, query, no_vector)?;
-    // The text of a record is compared with, and nobody asked for what is quoted or named in it.
-    let is_worded = query.id.is_none();
-    let worded = resolved.text.as_deref().filter(|_| is_worded);
-    let phrases = worded.map(Phrase::quoted_in).unwrap_or_default();
     let mut scans = Vec::with_capacity(sources.len());
     for (number, source) in sources.iter().enumerate() {
         // All sources are compared with one vector, so one of another dimension refuses the query; leaving that source
@@ -89,13 +85,13 @@ pub fn run_query(
         {
             return Err(SearchError::Dimension { found: vector.vector().len(), expected: dim });
         }
-        let (derived, filter) = (source.derived.as_ref(), query.filter.as_ref());
-        scans.push(Scan::new(number, &source.state, derived, filter, &phrases, &timer)?);
+        scans.push(Scan::new(number, &source.state, source.derived.as_ref(), query.filter.as_ref(), &timer)?);
     }
-    let file_scan = files.map(|source| FileScan::new(source, query.filter.as_ref(), &phrases, &timer)).transpose()?;
+    let file_scan = files.map(|source| FileScan::new(source, query.filter.as_ref(), &timer));
     let text_hits = |text: &str, k| {
         let mut words = QueryTerms::parse(text, language);
-        if !is_worded {
+        // The text of a record is compared with, and nobody asked for what is quoted or named in it.
+        if query.id.is_some() {
             words.unbind();
         }
         bm25_search::best(&scans, file_scan.as_ref(), words, language, k)

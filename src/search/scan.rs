@@ -7,12 +7,10 @@ use super::SearchError;
 use super::candidate_set::{CandidateSet, RowLocation};
 use super::derived::DerivedVectors;
 use super::filter::Filter;
-use super::phrase_rows::rows_in_layer;
 use super::query_timer::QueryTimer;
 use crate::branch::{BranchVersion, Codes};
 use crate::record::Version;
 use crate::segment::{DerivedColumns, DerivedFile, Row, Segment, SegmentError};
-use crate::text::Phrase;
 use crate::vector::{CodeProduct, PreparedVector};
 use roaring::RoaringBitmap;
 
@@ -33,13 +31,11 @@ pub struct Scan<'a> {
     pub state: &'a BranchVersion,
     /// Only records that match.
     pub filter: Option<&'a Filter>,
-    /// Only records that have all of them.
-    phrases: &'a [Phrase],
     /// `None` without an embedder.
     pub derived: Option<&'a DerivedVectors>,
     /// Of each layer, those of its rows; empty without an embedder.
     pub(super) derived_files: Vec<Option<Arc<DerivedFile>>>,
-    /// Of each layer, the rows that match the filter and have the phrases; empty without any of these.
+    /// Of each layer, the rows that match the filter; empty without one.
     matching_rows: Vec<RoaringBitmap>,
     /// What a look at one record's metadata takes, in steps of the timer.
     filter_steps: usize,
@@ -60,31 +56,26 @@ pub struct Scored<S> {
 }
 
 impl<'a> Scan<'a> {
-    /// Prepares a search; finds out which rows match the filter and have the phrases. [`SearchError::Timeout`] once the
-    /// time is over, [`SearchError::Segment`] if an index or a row can't be read. Without filter and phrases it never
-    /// fails.
+    /// Prepares a search; finds out which rows match the filter. [`SearchError::Timeout`] once the time is over,
+    /// [`SearchError::Segment`] if the index of the metadata or a row can't be read. Without a filter it never fails.
     pub fn new(
         source_index: usize,
         state: &'a BranchVersion,
         derived: Option<&'a DerivedVectors>,
         filter: Option<&'a Filter>,
-        phrases: &'a [Phrase],
         timer: &'a QueryTimer<'a>,
     ) -> Result<Scan<'a>, SearchError> {
         let mut matching_rows = Vec::new();
-        for layer in state.layers() {
-            let mut chosen = filter.map(|filter| filter.select(&layer.segment, timer)).transpose()?;
-            for phrase in phrases {
-                let is_wanted = |row| chosen.as_ref().is_none_or(|chosen| chosen.contains(row));
-                chosen = Some(rows_in_layer(layer, phrase, timer, is_wanted, |_| false)?);
+        if let Some(filter) = filter {
+            for layer in state.layers() {
+                matching_rows.push(filter.select(&layer.segment, timer)?);
             }
-            matching_rows.extend(chosen);
         }
         let file = |derived: &DerivedVectors| {
             state.layers().iter().map(|layer| layer.segment.derived().get(&derived.embedder)).collect()
         };
         let (derived_files, filter_steps) = (derived.map(file).unwrap_or_default(), filter.map_or(0, Filter::weight));
-        Ok(Scan { source_index, state, filter, phrases, derived, derived_files, matching_rows, filter_steps, timer })
+        Ok(Scan { source_index, state, filter, derived, derived_files, matching_rows, filter_steps, timer })
     }
 
     /// Returns whether a row of a layer's segment may be an answer.
@@ -125,11 +116,11 @@ impl<'a> Scan<'a> {
         self.timer.check()
     }
 
-    /// Returns whether an unsealed version matches the filter and has the phrases; none does once the time is over.
-    pub fn admits(&self, version: &Version) -> bool {
+    /// Returns whether the filter lets an unsealed version through; nothing does once the time is over.
+    pub fn passes_filter(&self, version: &Version) -> bool {
         let matches =
             |filter: &Filter| !self.timer.charge(self.filter_steps) && filter.matches(version.filterable_metadata());
-        self.filter.is_none_or(matches) && self.phrases.iter().all(|phrase| self.version_has(version, phrase))
+        self.filter.is_none_or(matches)
     }
 }
 

@@ -263,7 +263,7 @@ impl Scan<'_> {
     /// most of them a look at their metadata.
     fn scan_unsealed(&self, query: &PreparedVector, pool: &mut CandidateSet) -> Result<(), SearchError> {
         let place = |version: &Arc<Version>| {
-            let counts = !self.is_stale(version) && self.admits(version);
+            let counts = !self.is_stale(version) && self.passes_filter(version);
             counts.then(|| RowLocation::Unsealed(version.clone()))
         };
         let (table, seen) = self.state.unsealed().cached();

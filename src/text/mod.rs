@@ -2,7 +2,7 @@
 //!
 //! * [`for_each_term`] cuts text into terms; a query and a document are cut by the same function.
 //! * [`QueryTerms`] is what a query looks for in a [`Language`]: its words without stop words, and their stems.
-//! * [`Phrase`] is what it wants as it is written, which the terms of an index alone can't tell.
+//! * [`ExactPhrase`] is what it wants as it is written, which the terms of an index alone can't tell.
 //! * [`for_each_document_term`] says what a record's document is: its text and the strings in its metadata.
 //! * [`CollectionTotals`] and [`Scorer`] are BM25 over whatever records the caller says are visible.
 //! * [`MaxScore`] goes through a segment's lists of a query, past what can't be among the best.
@@ -52,6 +52,6 @@ pub use language::{Language, stem_prefix};
 pub use max_score::MaxScore;
 pub use phrase::Phrase;
 pub use postings::{PostingList, Postings, TextError};
-pub use query_terms::{Identifier, QueryTerms, STEM_WEIGHT};
+pub use query_terms::{ExactPhrase, QueryTerms, STEM_WEIGHT};
 pub use tokens::{TERM_BYTES_MAX, TermFrequencies, for_each_document_term, for_each_term};
 pub use writer::PostingsWriter;

@@ -15,7 +15,7 @@ const WORDS_MAX: usize = 64;
 /// ```
 /// use engramfs::text::Phrase;
 ///
-/// let phrase = &Phrase::quoted_in("was it that \"the disk was corrupted\"?")[0];
+/// let phrase = Phrase::parse("the disk was corrupted").unwrap();
 /// assert!(phrase.is_in("Then THE DISK (was) corrupted."));
 /// assert!(!phrase.is_in("the corrupted disk was") && !phrase.is_in("the disk was not corrupted"));
 /// ```
@@ -62,10 +62,9 @@ impl Phrase {
         Some(Phrase { words })
     }
 
-    /// Returns the phrases of a query, which stand between double quotes, in order.
-    pub fn quoted_in(query: &str) -> Vec<Phrase> {
-        let quoted = quoted_parts(query).into_iter().filter(|(_, is_quoted)| *is_quoted);
-        quoted.filter_map(|(part, _)| Phrase::parse(part)).collect()
+    /// Returns whether it is one word and nothing else, which stands wherever an index has the term.
+    pub(super) fn is_term(&self) -> bool {
+        matches!(&*self.words, [word] if word.after.is_empty())
     }
 
     /// Returns its words as terms of an index, in their order; one may occur twice.
@@ -205,6 +204,10 @@ mod tests {
         assert_eq!(quoted("„Foo“ und „Bar“"), ["Foo", "Bar"]);
         assert_eq!(quoted("a 5\" screen or 7\" tablet"), [""; 0]);
         assert_eq!(quoted("a 5\" screen with \"version 2\" now \""), ["version 2"]);
-        assert!(Phrase::quoted_in("\"\" and \"?!\"").is_empty() && Phrase::parse(" - ").is_none());
+    }
+
+    #[test]
+    fn what_has_no_word_is_no_phrase() {
+        assert!(["", "?!", " - "].iter().all(|text| Phrase::parse(text).is_none()));
     }
 }

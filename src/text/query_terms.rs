@@ -9,12 +9,12 @@ use super::{Language, Phrase, TERM_BYTES_MAX};
 /// What a stem's words count beside the word itself. Measured: more brings in too many other words, less too few.
 pub const STEM_WEIGHT: f64 = 0.5;
 
-/// A name, code or version in a query, which a document has as it is written, or has not.
+/// A quoted phrase, or an identifier, in a query: a document has it as it is written, or has not.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Identifier {
-    /// The whole as a term of an index; `None` if it is too long to be one.
+pub struct ExactPhrase {
+    /// The whole of an identifier as a term of an index; `None` if it is too long to be one, and for quoted phrases.
     pub term: Option<Box<str>>,
-    /// Its words, joined as they are.
+    /// Its words, in order and joined as they are.
     pub phrase: Phrase,
 }
 
@@ -34,10 +34,10 @@ pub struct QueryTerms {
     pub exact: Vec<(Box<str>, f64)>,
     /// Distinct stems, sorted; each counts [`STEM_WEIGHT`].
     pub stems: Vec<Box<str>>,
-    /// Compounds that are names, codes or versions, and match as a whole alone.
-    pub identifiers: Vec<Identifier>,
-    /// Words that the query has in identifiers alone, with the places of these in `identifiers`: they count only in a
-    /// document that has one of them.
+    /// What is between double quotes, and identifiers: compounds that are names, codes or versions.
+    pub phrases: Vec<ExactPhrase>,
+    /// Words that the query has in these alone, with their places in `phrases`: they count only in a document that has
+    /// one of them.
     pub bound: BTreeMap<Box<str>, BTreeSet<usize>>,
 }
 
@@ -52,19 +52,19 @@ impl QueryTerms {
         if terms.exact.is_empty() { QueryTerms::cut(text, language, true) } else { terms }
     }
 
-    /// Has all words count wherever they are, those of identifiers too.
+    /// Has all words count wherever they are, those of exact phrases too.
     pub fn unbind(&mut self) {
-        self.identifiers.clear();
+        self.phrases.clear();
         self.bound.clear();
     }
 
     fn cut(text: &str, language: Option<&Language>, keeps_stop_words: bool) -> QueryTerms {
         let mut exact: BTreeMap<Box<str>, f64> = BTreeMap::new();
         let (mut stems, mut free): (BTreeSet<Box<str>>, BTreeSet<Box<str>>) = (BTreeSet::new(), BTreeSet::new());
-        let (mut identifiers, mut bound) = (Vec::new(), BTreeMap::<Box<str>, BTreeSet<usize>>::new());
+        let (mut phrases, mut bound) = (Vec::new(), BTreeMap::<Box<str>, BTreeSet<usize>>::new());
         for (part, is_quoted) in quoted_parts(text) {
-            for (term, identifier) in terms_in(part, &mut identifiers) {
-                let is_as_written = is_quoted || identifier.is_some();
+            for (term, phrase) in terms_in(part, is_quoted, &mut phrases) {
+                let is_as_written = is_quoted || phrase.is_some();
                 if !is_as_written && !keeps_stop_words && language.is_some_and(|language| language.is_stop_word(&term))
                 {
                     continue;
@@ -72,8 +72,8 @@ impl QueryTerms {
                 let stem = language.filter(|_| !is_as_written).and_then(|language| language.stem(&term));
                 let weight = if language.is_none() || stem.is_some() { 1.0 } else { 1.0 + STEM_WEIGHT };
                 stems.extend(stem);
-                match identifier {
-                    Some(identifier) => _ = bound.entry(term.clone()).or_default().insert(identifier),
+                match phrase {
+                    Some(phrase) => _ = bound.entry(term.clone()).or_default().insert(phrase),
                     None => _ = free.insert(term.clone()),
                 }
                 let held = exact.entry(term).or_insert(weight);
@@ -82,27 +82,33 @@ impl QueryTerms {
         }
         bound.retain(|term, _| !free.contains(term));
         let (exact, stems) = (exact.into_iter().collect(), stems.into_iter().collect());
-        QueryTerms { exact, stems, identifiers, bound }
+        QueryTerms { exact, stems, phrases, bound }
     }
 }
 
-/// Returns the terms of a part of a query, each with the identifier that it is a word of, if it is; adds these.
-fn terms_in(part: &str, identifiers: &mut Vec<Identifier>) -> Vec<(Box<str>, Option<usize>)> {
+/// Returns the terms of a part of a query, each with the exact phrase that it is a word of, if it is; adds these.
+fn terms_in(part: &str, is_quoted: bool, phrases: &mut Vec<ExactPhrase>) -> Vec<(Box<str>, Option<usize>)> {
     let mut terms: Vec<(Box<str>, Option<usize>)> = Vec::new();
     for_each_token(part, &mut |token| {
-        if token.words > 1
+        if !is_quoted
+            && token.words > 1
             && is_identifier(token.source)
             && let Some(phrase) = Phrase::parse(token.source)
         {
-            let number = identifiers.len();
+            let number = phrases.len();
             // The words of a compound come directly before it.
-            terms.iter_mut().rev().take(token.words).for_each(|(_, identifier)| *identifier = Some(number));
+            terms.iter_mut().rev().take(token.words).for_each(|(_, phrase)| *phrase = Some(number));
             // Half of the limit, as some letters take more bytes in lower case.
             let term = (token.source.len() <= TERM_BYTES_MAX / 2).then(|| token.term.into());
-            identifiers.push(Identifier { term, phrase });
+            phrases.push(ExactPhrase { term, phrase });
         }
         terms.push((token.term.into(), None));
     });
+    // One word needs no look at texts.
+    if is_quoted && let Some(phrase) = Phrase::parse(part).filter(|phrase| !phrase.is_term()) {
+        terms.iter_mut().for_each(|(_, phrase)| *phrase = Some(phrases.len()));
+        phrases.push(ExactPhrase { term: None, phrase });
+    }
     terms
 }
 
@@ -147,29 +153,41 @@ mod tests {
         check("a 5\" screen", "5 screen", "screen");
     }
 
-    /// The words that count only with an identifier, and the identifiers that have a term.
+    /// The words that count only with an exact phrase, and the identifiers that have a term.
     #[track_caller]
-    fn check_identifiers(text: &str, bound: &str, identifiers: &str) {
+    fn check_bound(text: &str, bound: &str, identifiers: &str) {
         for language in [None, Language::from_code("en")] {
             let terms = QueryTerms::parse(text, language);
             let words: Vec<&str> = terms.bound.keys().map(|term| &**term).collect();
-            let whole: Vec<&str> = terms.identifiers.iter().filter_map(|found| found.term.as_deref()).collect();
+            let whole: Vec<&str> = terms.phrases.iter().filter_map(|found| found.term.as_deref()).collect();
             assert_eq!((words.join(" "), whole.join(" ")), (bound.to_owned(), identifiers.to_owned()), "{text}");
         }
     }
 
     #[test]
     fn words_of_identifiers_alone_are_bound_to_them() {
-        check_identifiers("why ERR_CONN_42?", "42 conn err", "err_conn_42");
-        check_identifiers("E1234-77 foo_bar a::b 1.2.3", "1 2 3 77 a b bar e1234 foo", "e1234-77 foo_bar a::b 1.2.3");
-        check_identifiers("the conn of err_conn", "err", "err_conn");
-        check_identifiers("me@host.org on 2024-05-12", "05 12 2024 host me org", "me@host.org 2024-05-12");
-        check_identifiers("long-term and/or c++ main.rs E0308 10+", "", "");
-        check_identifiers("a 20-year-old 3-bedroom flat", "", "");
+        check_bound("why ERR_CONN_42?", "42 conn err", "err_conn_42");
+        check_bound("E1234-77 foo_bar a::b 1.2.3", "1 2 3 77 a b bar e1234 foo", "e1234-77 foo_bar a::b 1.2.3");
+        check_bound("the conn of err_conn", "err", "err_conn");
+        check_bound("me@host.org on 2024-05-12", "05 12 2024 host me org", "me@host.org 2024-05-12");
+        check_bound("long-term and/or c++ main.rs E0308 10+", "", "");
+        check_bound("a 20-year-old 3-bedroom flat", "", "");
         let long = format!("x_{}", "y".repeat(70));
-        check_identifiers(&long, &format!("x {}", "y".repeat(64)), "");
+        check_bound(&long, &format!("x {}", "y".repeat(64)), "");
         let terms = QueryTerms::parse("a_b b_c", None);
         assert_eq!((&terms.bound["a"], &terms.bound["b"]), (&BTreeSet::from([0]), &BTreeSet::from([0, 1])));
+    }
+
+    #[test]
+    fn words_of_quoted_phrases_alone_are_bound_to_them() {
+        check_bound("why \"The log files\", files?", "log the", "");
+        check_bound("\"ERR_CONN_42 failed\"", "42 conn err err_conn_42 failed", "");
+        check_bound("\"conn lost\" in err_conn", "conn err lost", "err_conn");
+        check_bound("\"E0308\" or \"?!\" or \"\"", "", "");
+        check_bound("\"c++\"", "c c++", "");
+        let terms = QueryTerms::parse("\"a b\" \"c\" \"b d\" d", None);
+        assert_eq!((terms.phrases.len(), &terms.bound["b"]), (2, &BTreeSet::from([0, 1])));
+        assert!(!terms.bound.contains_key("c") && !terms.bound.contains_key("d"));
     }
 
     #[test]

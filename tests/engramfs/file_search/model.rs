@@ -266,7 +266,7 @@ impl World {
 /// A document of the brute-force search: its place in the order of equal scores, what is shown, and its words.
 type Document = ((bool, String, u32, usize), String, TermFrequencies);
 
-/// The best `k` of all documents for a text, of those that have a phrase if one is given.
+/// The best `k` of all documents for a text, of which a phrase may be quoted.
 fn brute_force(
     (memory, view): (&Memory, &View),
     reader: &Credentials,
@@ -291,10 +291,7 @@ fn brute_force(
             documents.push(((true, path.clone(), passage.line, passage.range.start), shown, words));
         }
     }
-    let mut found = ranked(documents, text);
-    found.retain(|(shown, _)| phrase.is_none_or(|phrase| has_phrase(shown, phrase)));
-    found.truncate(k);
-    found
+    ranked(documents, (text, phrase), k)
 }
 
 /// Tells whether a text of words, blanks and marks of headings has some words in a row.
@@ -304,17 +301,17 @@ fn has_phrase(text: &str, phrase: &str) -> bool {
     format!(" {} ", words.join(" ")).contains(&format!(" {phrase} "))
 }
 
-fn ranked(documents: Vec<Document>, text: &str) -> Vec<(String, f64)> {
+fn ranked(documents: Vec<Document>, (text, phrase): (&str, Option<&str>), k: usize) -> Vec<(String, f64)> {
     let language = Language::from_code("en").unwrap();
-    let QueryTerms { exact, stems, .. } = QueryTerms::parse(text, Some(language));
+    let QueryTerms { exact, stems, phrases, mut bound } = QueryTerms::parse(text, Some(language));
     let all: BTreeSet<Box<str>> =
         documents.iter().flat_map(|(.., words)| words.terms()).map(|(term, _)| term.clone()).collect();
     let mut groups: Vec<(f64, Vec<Box<str>>)> = exact.into_iter().map(|(term, weight)| (weight, vec![term])).collect();
     for stem in stems {
-        groups.push((
-            STEM_WEIGHT,
-            all.iter().filter(|term| language.stem(term).as_ref() == Some(&stem)).cloned().collect(),
-        ));
+        let terms: Vec<Box<str>> =
+            all.iter().filter(|term| language.stem(term).as_ref() == Some(&stem)).cloned().collect();
+        bound.retain(|term, _| !terms.contains(term));
+        groups.push((STEM_WEIGHT, terms));
     }
     let terms: Vec<Box<str>> = all.into_iter().collect();
     let members =
@@ -323,16 +320,24 @@ fn ranked(documents: Vec<Document>, text: &str) -> Vec<(String, f64)> {
     let groups: Vec<TermGroup> = groups.filter(|group| !group.members.is_empty()).collect();
     let mut collection = CollectionTotals::default();
     documents.iter().for_each(|(.., words)| collection.add(words.length()));
-    let holding: Vec<u64> =
-        terms.iter().map(|term| documents.iter().filter(|(.., words)| words.count(term) > 0).count() as u64).collect();
-    let scorer = Scorer::new(collection, groups, &holding);
-    let score = |words: &TermFrequencies| {
-        scorer.score(words.length(), &terms.iter().map(|term| words.count(term)).collect::<Vec<_>>())
+    // An exact phrase is an identifier, which has a term, or the one phrase that is quoted.
+    let count = |(_, shown, words): &Document, term: &str| {
+        let has = |place: &usize| match &phrases[*place].term {
+            Some(whole) => words.count(whole) > 0,
+            None => phrase.is_some_and(|phrase| has_phrase(shown, phrase)),
+        };
+        if bound.get(term).is_none_or(|places| places.iter().any(has)) { words.count(term) } else { 0 }
     };
-    let mut scored: Vec<_> = documents.into_iter().map(|(key, shown, words)| (score(&words), key, shown)).collect();
+    let holding: Vec<u64> =
+        terms.iter().map(|term| documents.iter().filter(|found| count(found, term) > 0).count() as u64).collect();
+    let scorer = Scorer::new(collection, groups, &holding);
+    let score = |document: &Document| {
+        scorer.score(document.2.length(), &terms.iter().map(|term| count(document, term)).collect::<Vec<_>>())
+    };
+    let mut scored: Vec<_> = documents.into_iter().map(|document| (score(&document), document.0, document.1)).collect();
     scored.retain(|(score, ..)| *score > 0.0);
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    scored.into_iter().map(|(score, _, shown)| (shown, score)).collect()
+    scored.into_iter().take(k).map(|(score, _, shown)| (shown, score)).collect()
 }
 
 /// Every text file that may be found, once, under the least of its paths that lead to it.
