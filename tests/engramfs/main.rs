@@ -51,6 +51,8 @@ mod full;
 mod gates;
 /// Walks through graphs, hidden rows and damage.
 mod graphs;
+/// Imports by the built program.
+mod imports;
 /// Inode numbers lead to one file for ever.
 mod inodes;
 /// What the page says that can't be relied on.
