@@ -115,6 +115,11 @@ impl Memory {
         let (disk, unfinished) = (RealDisk::new(path), UnfinishedStore::new(path));
         let made = make_folder(path, &disk, OpenMode::CreateNew);
         let lock = made.and_then(|()| disk.lock(&lock_text(holder)).map_err(lock_error));
+        // Asked again now that nobody else can make one: a store of somebody else must not be removed for a failure.
+        let lock = lock.and_then(|lock| match is_complete(&disk)? {
+            true => Err(OpenError::Exists(path.to_owned()).into()),
+            false => Ok(lock),
+        });
         let lock = lock.inspect_err(|_| unfinished.remove_folders())?;
         let created = Memory::open_on(Arc::new(disk), OpenMode::CreateNew, None, environment).and_then(|memory| {
             memory.close()?;
