@@ -127,20 +127,38 @@ impl<'a> AccessCheck<'a> {
 
 /// Which paths of a comparison of two trees its reader could list: what is told of others says what a directory holds
 /// that is closed to them.
-pub struct ListedPaths<'a>([AccessCheck<'a>; 2]);
+pub struct ListedPaths<'a> {
+    sides: [AccessCheck<'a>; 2],
+    /// The directory that was looked at last on each side, and whether it can be listed: paths come in order, so that many
+    /// in a row share it.
+    last: [Option<(Box<[u8]>, bool)>; 2],
+}
 
 impl<'a> ListedPaths<'a> {
     /// Begins with nothing looked at in the older and the newer tree, each with the owner of its branch.
     pub fn new(trees: [(&'a Tree, u32); 2], reader: &'a Credentials) -> ListedPaths<'a> {
-        ListedPaths(trees.map(|(tree, root_owner)| AccessCheck::new(tree, root_owner, reader)))
+        let sides = trees.map(|(tree, root_owner)| AccessCheck::new(tree, root_owner, reader));
+        ListedPaths { sides, last: [None, None] }
     }
 
     /// Returns whether the reader could list the path in each tree that has it. The root is no name in a directory.
     pub fn has(&mut self, difference: &TreeDifference) -> bool {
         let path = &difference.path;
         let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
-        let mut sides = self.0.iter_mut().zip([&difference.old, &difference.new]);
-        path.is_empty() || sides.all(|(tree, there)| there.is_none() || tree.may_list(&path[..end]))
+        let directory = &path[..end];
+        let mut sides = self.sides.iter_mut().zip(&mut self.last).zip([&difference.old, &difference.new]);
+        path.is_empty()
+            || sides.all(|((tree, last), there)| {
+                if there.is_none() {
+                    return true;
+                }
+                let known = last.as_ref().filter(|(known, _)| **known == *directory).map(|(_, may)| *may);
+                known.unwrap_or_else(|| {
+                    let may = tree.may_list(directory);
+                    *last = Some((directory.into(), may));
+                    may
+                })
+            })
     }
 }
 
