@@ -1,6 +1,6 @@
 //! The words of a query, as they are looked for in documents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::phrase::quoted_parts;
 use super::tokens::for_each_token;
@@ -61,7 +61,7 @@ impl QueryTerms {
     fn cut(text: &str, language: Option<&Language>, keeps_stop_words: bool) -> QueryTerms {
         let mut exact: BTreeMap<Box<str>, f64> = BTreeMap::new();
         let (mut stems, mut free): (BTreeSet<Box<str>>, BTreeSet<Box<str>>) = (BTreeSet::new(), BTreeSet::new());
-        let (mut phrases, mut bound) = (Vec::new(), BTreeMap::<Box<str>, BTreeSet<usize>>::new());
+        let (mut phrases, mut bound) = (ExactPhrases::default(), BTreeMap::<Box<str>, BTreeSet<usize>>::new());
         for (part, is_quoted) in quoted_parts(text) {
             for (term, phrase) in terms_in(part, is_quoted, &mut phrases) {
                 let is_as_written = is_quoted || phrase.is_some();
@@ -82,12 +82,31 @@ impl QueryTerms {
         }
         bound.retain(|term, _| !free.contains(term));
         let (exact, stems) = (exact.into_iter().collect(), stems.into_iter().collect());
-        QueryTerms { exact, stems, phrases, bound }
+        QueryTerms { exact, stems, phrases: phrases.list, bound }
+    }
+}
+
+/// The exact phrases of a query. One that is repeated, as in a pasted log, is looked for once.
+#[derive(Default)]
+struct ExactPhrases {
+    list: Vec<ExactPhrase>,
+    /// Their numbers by what is written, and whether that is an identifier.
+    numbers: HashMap<(Box<str>, bool), usize>,
+}
+
+impl ExactPhrases {
+    /// Adds a phrase, if it is new, and returns its number; `source` is how the query has it.
+    fn add(&mut self, source: &str, phrase: ExactPhrase) -> usize {
+        let key = (source.into(), phrase.term.is_some());
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.list.push(phrase);
+            self.list.len() - 1
+        })
     }
 }
 
 /// Returns the terms of a part of a query, each with the exact phrase that it is a word of, if it is; adds these.
-fn terms_in(part: &str, is_quoted: bool, phrases: &mut Vec<ExactPhrase>) -> Vec<(Box<str>, Option<usize>)> {
+fn terms_in(part: &str, is_quoted: bool, phrases: &mut ExactPhrases) -> Vec<(Box<str>, Option<usize>)> {
     let mut terms: Vec<(Box<str>, Option<usize>)> = Vec::new();
     for_each_token(part, &mut |token| {
         if !is_quoted
@@ -95,19 +114,18 @@ fn terms_in(part: &str, is_quoted: bool, phrases: &mut Vec<ExactPhrase>) -> Vec<
             && is_identifier(token.source)
             && let Some(phrase) = Phrase::parse(token.source)
         {
-            let number = phrases.len();
-            // The words of a compound come directly before it.
-            terms.iter_mut().rev().take(token.words).for_each(|(_, phrase)| *phrase = Some(number));
             // Half of the limit, as some letters take more bytes in lower case.
             let term = (token.source.len() <= TERM_BYTES_MAX / 2).then(|| token.term.into());
-            phrases.push(ExactPhrase { term, phrase });
+            let number = phrases.add(token.source, ExactPhrase { term, phrase });
+            // The words of a compound come directly before it.
+            terms.iter_mut().rev().take(token.words).for_each(|(_, phrase)| *phrase = Some(number));
         }
         terms.push((token.term.into(), None));
     });
     // One word needs no look at texts.
     if is_quoted && let Some(phrase) = Phrase::parse(part).filter(|phrase| !phrase.is_term()) {
-        terms.iter_mut().for_each(|(_, phrase)| *phrase = Some(phrases.len()));
-        phrases.push(ExactPhrase { term: None, phrase });
+        let number = phrases.add(part, ExactPhrase { term: None, phrase });
+        terms.iter_mut().for_each(|(_, phrase)| *phrase = Some(number));
     }
     terms
 }
@@ -126,6 +144,12 @@ fn is_identifier(compound: &str) -> bool {
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_phrase_that_is_repeated_is_one() {
+        let terms = QueryTerms::parse("\"of two words\" user_id \"of two words\" user_id", Language::from_code("en"));
+        assert_eq!(terms.phrases.len(), 2);
+    }
 
     #[track_caller]
     fn check(text: &str, exact: &str, stems: &str) {
