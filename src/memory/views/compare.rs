@@ -9,7 +9,7 @@ use crate::file_index::ListedPaths;
 use crate::lineage::EntryOp;
 use crate::memory::catalog::{BranchId, Revision, StateSource, View};
 use crate::memory::merging::find_state::StateSearch;
-use crate::memory::views::lookup::{OwnedState, ShowTarget, ShownObject, Viewer};
+use crate::memory::views::lookup::{ShowTarget, ShownObject, StateAndOwner, Viewer};
 use crate::memory::{Actor, Error, Memory, MergeError};
 use crate::segment::Row;
 use crate::sync::Reservation;
@@ -93,7 +93,12 @@ impl Memory {
         Ok(View::Branch(other))
     }
 
-    fn changes(&self, who: (&Actor, Viewer<'_>), old: OwnedState<'_>, new: OwnedState<'_>) -> Result<String, Error> {
+    fn changes(
+        &self,
+        who: (&Actor, Viewer<'_>),
+        old: StateAndOwner<'_>,
+        new: StateAndOwner<'_>,
+    ) -> Result<String, Error> {
         self.changes_at_most(who, old, new, CHANGES_MAX)
     }
 
@@ -101,8 +106,8 @@ impl Memory {
     fn changes_at_most(
         &self,
         (who, viewer): (&Actor, Viewer<'_>),
-        old: OwnedState<'_>,
-        new: OwnedState<'_>,
+        old: StateAndOwner<'_>,
+        new: StateAndOwner<'_>,
         limit: usize,
     ) -> Result<String, Error> {
         let too_many = || Error::TooManyChanges(limit);
@@ -133,7 +138,7 @@ impl Memory {
     fn file(
         &self,
         (who, viewer): (&Actor, Viewer<'_>),
-        state: OwnedState<'_>,
+        state: StateAndOwner<'_>,
         found: Option<&InodeNode>,
     ) -> Option<Value> {
         let ((inode, node), tree) = (found?, state.0.files());

@@ -86,7 +86,7 @@ impl std::fmt::Display for ShowTarget {
 }
 
 /// A state with the owner of its branch, to whom the root of its files belongs.
-pub(super) type OwnedState<'a> = (&'a BranchVersion, u32);
+pub(super) type StateAndOwner<'a> = (&'a BranchVersion, u32);
 
 /// For whom something is looked up: what they may not read is as if it were not there.
 #[derive(Clone, Copy)]
@@ -105,7 +105,7 @@ impl Viewer<'_> {
     pub const UNRESTRICTED: Viewer<'static> = Viewer { may_read: &|_| true, reader: None, bytes_max: u64::MAX };
 
     /// Returns whether a file of a tree may be shown.
-    pub(super) fn may_read_file(&self, (state, owner): OwnedState<'_>, inode: u64) -> bool {
+    pub(super) fn may_read_file(&self, (state, owner): StateAndOwner<'_>, inode: u64) -> bool {
         self.reader.is_none_or(|reader| reader.reaches(state.files(), owner, inode))
     }
 
@@ -333,7 +333,7 @@ impl Memory {
     /// Finds what has that hash in a state, among what another one has not.
     fn find_object(
         &self,
-        (state, owner): OwnedState<'_>,
+        (state, owner): StateAndOwner<'_>,
         before: &BranchVersion,
         hash: &Hash,
         viewer: Viewer<'_>,
@@ -377,7 +377,12 @@ impl Memory {
     }
 
     /// Finds a file by the hash that merges and `conflicts` name, or by that of its content alone.
-    fn find_file(&self, owned: OwnedState<'_>, hash: &Hash, viewer: Viewer<'_>) -> Result<Option<ShownObject>, Error> {
+    fn find_file(
+        &self,
+        owned: StateAndOwner<'_>,
+        hash: &Hash,
+        viewer: Viewer<'_>,
+    ) -> Result<Option<ShownObject>, Error> {
         let tree = owned.0.files();
         let mut directories = vec![ROOT];
         while let Some(directory) = directories.pop() {
