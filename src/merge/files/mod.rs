@@ -24,7 +24,7 @@ mod unit_paths;
 mod unit_use;
 
 #[cfg(test)]
-mod protect_later_tests;
+mod protect_sequence_tests;
 #[cfg(test)]
 mod protect_tests;
 #[cfg(test)]
