@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cli::dump::import_all;
 use crate::cli::exit::Exit;
 use crate::cli::failure::CommandError;
-use crate::cli::formats::{FieldMap, InputRow, LeftOut, RowPosition, RowReader};
+use crate::cli::formats::{FieldMap, InputRow, LeftOutCounts, RowPosition, RowReader};
 use crate::cli::output::{Output, remark};
 use crate::cli::progress::ProgressLine;
 use crate::cli::target::{Access, BranchAccess, Target};
@@ -88,7 +88,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, CommandError> {
 }
 
 /// Says what of a folder made no record.
-fn print_left_out(left_out: LeftOut) {
+fn print_left_out(left_out: LeftOutCounts) {
     let told = [
         (left_out.other_files, "files that are neither .md nor .txt"),
         (left_out.special_files, "links, pipes and other special files"),

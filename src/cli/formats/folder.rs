@@ -17,12 +17,12 @@ pub struct TextFolder {
     /// Bytes of all notes, as they were when the folder was listed.
     pub total_bytes: u64,
     /// What makes no record. That a note is blank shows when it is read.
-    pub left_out: Rc<Cell<LeftOut>>,
+    pub left_out: Rc<Cell<LeftOutCounts>>,
 }
 
 /// How many files of a folder of notes make no record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct LeftOutCounts {
     /// Regular files that are neither `.md` nor `.txt`.
     pub other_files: u64,
     /// Symbolic links, pipes and what else is no regular file, whatever its name.
@@ -36,7 +36,7 @@ pub struct LeftOut {
 impl TextFolder {
     /// Looks for notes, and counts what else there is. Fails if the folder, or one in it, can't be listed.
     pub fn open(folder: &Path) -> Result<TextFolder, CommandError> {
-        let (mut paths, mut total_bytes, mut left_out) = (Vec::new(), 0, LeftOut::default());
+        let (mut paths, mut total_bytes, mut left_out) = (Vec::new(), 0, LeftOutCounts::default());
         let mut folders = vec![folder.to_owned()];
         while let Some(next) = folders.pop() {
             let failed = |e: std::io::Error| CommandError::file("read", &next, &e);
@@ -107,7 +107,7 @@ impl Iterator for TextFolder {
                 return Some(row);
             }
             let left_out = self.left_out.get();
-            self.left_out.set(LeftOut { blank_notes: left_out.blank_notes + 1, ..left_out });
+            self.left_out.set(LeftOutCounts { blank_notes: left_out.blank_notes + 1, ..left_out });
         }
     }
 }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(lines[0], json!({"id": "a.txt", "text": "one", "metadata": {"path": "a.txt"}}));
         assert_eq!((&lines[1]["id"], &lines[1]["text"]), (&json!("deep:b.md"), &json!("two\n")));
         assert_eq!((lines.len(), total_bytes), (2, 10));
-        let expected = LeftOut { other_files: 1, special_files: 1, hidden_notes: 1, blank_notes: 2 };
+        let expected = LeftOutCounts { other_files: 1, special_files: 1, hidden_notes: 1, blank_notes: 2 };
         assert_eq!(left_out.get(), expected);
     }
 

@@ -25,7 +25,7 @@ use super::failure::CommandError;
 use crate::memory::{Error, RecordEdit, RecordError, RecordInput, RecordPatch, check_record_id};
 
 pub use fields::FieldMap;
-pub use folder::LeftOut;
+pub use folder::LeftOutCounts;
 pub use fvecs::write_fvecs;
 
 /// Bytes read from a file at a time.
@@ -142,7 +142,7 @@ pub struct RowReader {
     /// How many bytes there are to read; 0 where that is not known.
     pub total_bytes: u64,
     /// What of a folder makes no record, complete once all rows were returned.
-    pub left_out: Rc<Cell<LeftOut>>,
+    pub left_out: Rc<Cell<LeftOutCounts>>,
     reader: Rows,
 }
 
