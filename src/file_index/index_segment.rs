@@ -91,8 +91,8 @@ impl IndexSegment {
         }
     }
 
-    /// Writes a segment that is in memory to a file and opens that. The vectors of its passages do not go with it.
-    /// Fails if the disk refuses a write, or the file that was written can't be opened.
+    /// Writes a segment that is in memory to a file, opens that and checks its sections. The vectors of its passages do not
+    /// go with it. Fails if the disk refuses a write, or the file can't be opened or has other bytes.
     pub fn persist(&self, blobs: &BlobStore) -> Result<Arc<IndexSegment>, SegmentError> {
         let mut out = ContainerWriter::new(blobs)?;
         for section in 0..SECTIONS {
@@ -100,7 +100,10 @@ impl IndexSegment {
             out.write(self.section(section)?)?;
         }
         let name = out.finish(KIND, &[])?;
-        IndexSegment::open(blobs, name)
+        let segment = IndexSegment::open(blobs, name)?;
+        // Checked here, so that the first query that looks into it does not have to.
+        (0..SECTIONS).try_for_each(|section| segment.section(section).map(drop))?;
+        Ok(segment)
     }
 
     /// Returns the name of its file; `None` for a segment that is in memory.
@@ -186,7 +189,7 @@ impl IndexSegment {
         Ok(PassageLocation { line: number(0)?, start_byte: number(1)?, length_bytes: number(2)?, key })
     }
 
-    /// Returns the words of the rows. The first call reads and checks them whole. [`SegmentError::Io`] or
+    /// Returns the words of the rows. The first call after opening reads and checks them whole. [`SegmentError::Io`] or
     /// [`SegmentError::Damaged`] if they can't be read or are damaged; the segment counts as broken then.
     pub fn postings(&self) -> Result<Postings<'_>, SegmentError> {
         Postings::open(self.section(POSTINGS)?).map_err(|_| self.damaged_section(POSTINGS))

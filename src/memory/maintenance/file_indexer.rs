@@ -21,6 +21,9 @@ use crate::workspace::Tree;
 const STEP_LIMITS: ClaimLimits = ClaimLimits { files: 1_024, bytes: 4 << 20, allows_larger: true };
 /// Bytes in memory from which on they go to a file without a seal.
 const MEMORY_BYTES_MAX: u64 = 16 << 20;
+/// Segments of fewer bytes are merged by queries, too. Larger ones are left to the thread: what is merged may be of other
+/// branches, and the query would wait for it.
+const INLINE_MERGE_BYTES: u64 = 16 << 10;
 
 /// A segment is written again where nothing has more than one in so many of its contents.
 const DEAD_ONE_IN: u32 = 4;
@@ -153,7 +156,7 @@ impl Memory {
         let indexed = index_contents(claim.contents.clone(), self.packs());
         self.storage.file_index.publish(claim, indexed);
         // Merged as it grows, since each search has to look into every segment.
-        self.merge_index_segments_in_memory()?;
+        self.merge_index_segments_in_memory(u64::MAX)?;
         self.maintenance.embedding.wake();
         Ok(true)
     }
@@ -168,14 +171,33 @@ impl Memory {
         Ok(self.is_read_only() || !takes_much())
     }
 
-    /// Makes one segment of many small ones in memory. Fails if one of them is damaged; all stay as they are then.
-    pub(in crate::memory) fn merge_index_segments_in_memory(&self) -> Result<(), Error> {
-        let due = segments_to_merge(segments_in_memory(&self.storage.file_index.segment_set()).into_iter());
-        if !due.is_empty() {
-            let merged = merge_segments(&due, |_| true)?;
-            self.storage.file_index.replace(&due, merged);
+    /// Merges what is due of the small segments in memory, after a query to a branch has added one, and leaves larger ones
+    /// to the thread. Fails if one of them is damaged; those stay as they are then.
+    pub(in crate::memory) fn merge_small_index_segments(&self, branch: BranchId) -> Result<(), Error> {
+        let is_alone = self.maintenance.file_indexer.is_stopping();
+        self.merge_index_segments_in_memory(if is_alone { u64::MAX } else { INLINE_MERGE_BYTES })?;
+        if !self.due_in_memory(u64::MAX).is_empty() {
+            self.maintenance.file_indexer.wake(branch);
         }
         Ok(())
+    }
+
+    /// Makes one segment of many small ones in memory, as long as there are that many, of those that have fewer bytes than
+    /// `bytes_below`. Fails if one of them is damaged; those stay as they are then.
+    fn merge_index_segments_in_memory(&self, bytes_below: u64) -> Result<(), Error> {
+        loop {
+            let due = self.due_in_memory(bytes_below);
+            if due.is_empty() {
+                return Ok(());
+            }
+            // Refused where somebody else merged one of them meanwhile; then fewer are due.
+            self.storage.file_index.replace(&due, merge_segments(&due, |_| true)?);
+        }
+    }
+
+    fn due_in_memory(&self, bytes_below: u64) -> Vec<Arc<IndexSegment>> {
+        let segments = segments_in_memory(&self.storage.file_index.segment_set());
+        segments_to_merge(segments.into_iter().filter(|segment| segment.bytes() < bytes_below))
     }
 
     /// Moves what is indexed in memory to a file, without contents that nothing has any longer, and makes one file of
@@ -266,6 +288,10 @@ fn index_branches(memory: &Weak<Memory>, indexer: &FileIndexer, work: FileIndexW
     if work.refresh {
         store.refresh_file_views(|| indexer.is_stopping());
     }
+    // Also those that queries made, whatever becomes of the branches.
+    if let Err(error) = store.merge_index_segments_in_memory(u64::MAX) {
+        store.note_failed_indexing(&error);
+    }
     let branches = if work.all { store.branches_with_files() } else { work.branches.into_iter().collect() };
     drop(store);
     for branch in branches {
@@ -277,8 +303,7 @@ fn index_branches(memory: &Weak<Memory>, indexer: &FileIndexer, work: FileIndexW
                 // The branch has ended meanwhile.
                 Ok(false) | Err(Error::Gone) => break,
                 Err(error) => {
-                    store.storage.file_index.drop_broken();
-                    log::warn!("files could not be indexed and are tried again later: {error}");
+                    store.note_failed_indexing(&error);
                     break;
                 }
             }
@@ -287,6 +312,11 @@ fn index_branches(memory: &Weak<Memory>, indexer: &FileIndexer, work: FileIndexW
 }
 
 impl Memory {
+    fn note_failed_indexing(&self, error: &Error) {
+        self.storage.file_index.drop_broken();
+        log::warn!("files could not be indexed and are tried again later: {error}");
+    }
+
     /// Brings what is kept of views up to date, and drops it of those that are gone.
     fn refresh_file_views(&self, is_over: impl Fn() -> bool) {
         let catalog = self.catalog().clone();
@@ -326,4 +356,51 @@ fn live_contents(catalog: &Catalog) -> HashSet<IndexKey> {
         }
     }
     live
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::ForgetfulDisk;
+    use crate::memory::{Actor, Environment, FILES_ROOT, FileName, FileOp, NewInode, OpenMode, Query};
+
+    #[test]
+    fn queries_merge_small_segments_and_leave_those_of_16_kib_to_the_thread() {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        // The thread waits, so that queries alone index.
+        let around = Environment { file_index_delay: Duration::from_secs(600), ..Environment::real(who.clone()) };
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, around).unwrap();
+        let main = memory.root("main").unwrap();
+        let (name, make) = (FileName::new(b"a").unwrap(), NewInode::File);
+        let create = FileOp::Create { parent: FILES_ROOT, name, make, mode: 0o644, uid: 0, gid: 0 };
+        let inode = memory.edit(&who, main, create).unwrap().inode;
+        let segments_after = |texts: &[String]| {
+            for text in texts {
+                memory.edit(&who, main, FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() }).unwrap();
+                memory.query(&View::Branch(main), &Query::from_text("words").unwrap()).unwrap();
+            }
+            memory.storage.file_index.segment_set().segments.len()
+        };
+        let small: Vec<String> = (0..8).map(|n| format!("words {n}")).collect();
+        assert_eq!(segments_after(&small), 1);
+        let words = |n: usize| (0..4_000).map(|word| format!("word{n}of{word} ")).collect();
+        let large: [String; 8] = std::array::from_fn(words);
+        assert_eq!(segments_after(&large), 9);
+        assert!(
+            memory.maintenance.file_indexer.0.0.lock().branches.contains(&main),
+            "the thread is asked to merge them"
+        );
+        let work = FileIndexWork { branches: BTreeSet::new(), all: false, refresh: false };
+        index_branches(&Arc::downgrade(&memory), &memory.maintenance.file_indexer, work);
+        assert_eq!(memory.storage.file_index.segment_set().segments.len(), 2);
+        memory.maintenance.file_indexer.stop();
+        assert_eq!(
+            segments_after(&large.map(|text| text.replace("of", "by"))),
+            3,
+            "without a thread queries merge all"
+        );
+        let page = include_str!("../../../docs/TUNING.md");
+        assert!(page.contains(&format!("a query merges those below {} KiB itself", INLINE_MERGE_BYTES >> 10)));
+    }
 }

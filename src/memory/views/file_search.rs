@@ -8,7 +8,7 @@ use crate::file_index::{
     Credentials, HiddenPaths, IndexKey, IndexableContent, PermittedFiles, VisibleFiles, index_contents,
 };
 use crate::memory::catalog::settings::{Setting, Settings};
-use crate::memory::catalog::{ResolvedView, View};
+use crate::memory::catalog::{BranchId, ResolvedView, View};
 use crate::memory::storage::file_index::ClaimLimits;
 use crate::memory::{Error, Memory};
 use crate::sync::{Mutex, may_wait};
@@ -172,7 +172,7 @@ impl Memory {
         let (owner, purge_count) = (self.info(view.branch())?.uid, self.storage.file_index.purge_count());
         let Some(mut files) = self.visible_files(view)? else { return Ok(None) };
         if files.counts().1 > 0 {
-            self.index_now(&files, purge_count)?;
+            self.index_now(view.branch(), &files, purge_count)?;
             files = self.visible_files(view)?.unwrap_or(files);
             if files.counts().1 > 0 {
                 self.maintenance.file_indexer.wake(view.branch());
@@ -183,7 +183,7 @@ impl Memory {
     }
 
     /// Indexes what is not indexed yet, as far as that is little, and waits a moment for what others are at.
-    fn index_now(&self, files: &VisibleFiles, purge_count: u64) -> Result<(), Error> {
+    fn index_now(&self, branch: BranchId, files: &VisibleFiles, purge_count: u64) -> Result<(), Error> {
         let index = &self.storage.file_index;
         let claim = index.claim(files.unindexed(), purge_count, INLINE);
         let bytes = claim.contents.iter().map(IndexableContent::bytes).sum();
@@ -191,7 +191,7 @@ impl Memory {
         if !claim.contents.is_empty() && self.admission.budget.admit(bytes).is_ok() {
             let indexed = index_contents(claim.contents.clone(), self.packs());
             index.publish(claim, indexed);
-            self.merge_index_segments_in_memory()?;
+            self.merge_small_index_segments(branch)?;
             self.maintenance.embedding.wake();
         }
         // More than that is seldom indexed within INDEXING_TIMEOUT, so the answer comes without it.
