@@ -114,6 +114,16 @@ impl VisiblePart {
         self.repeated.get(&row).copied().unwrap_or(1)
     }
 
+    /// Returns the first row from `row` on that some file shows; `None` if there is none.
+    pub fn next_visible_row(&self, row: u32) -> Option<u32> {
+        self.rows.range(row..).next()
+    }
+
+    /// Returns how many rows some file shows.
+    pub fn visible_row_count(&self) -> u64 {
+        self.rows.len()
+    }
+
     /// Iterates over the rows that some file shows, ascending.
     pub fn visible_rows(&self) -> impl Iterator<Item = u32> {
         self.rows.iter()

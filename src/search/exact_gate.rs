@@ -186,7 +186,7 @@ fn rows_with_phrase(
 }
 
 /// Returns whether a list has a row; `at` is the row that it was brought to last. Rows ascend from call to call.
-fn holds(list: &mut PostingList<'_>, at: &mut Option<u32>, row: u32) -> bool {
+pub fn holds(list: &mut PostingList<'_>, at: &mut Option<u32>, row: u32) -> bool {
     if at.is_none_or(|at| at < row) {
         *at = list.seek(row).map(|(found, _)| found);
     }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::SearchError;
-use super::exact_gate::{AdmittedRows, ExactGate, retain_held};
-use super::file_scan::FileScan;
+use super::exact_gate::{AdmittedRows, ExactGate, holds, retain_held};
+use super::file_scan::{FileScan, SEEK_STEPS, is_sparse};
 use super::scan::Scan;
 use crate::branch::Layer;
+use crate::file_index::VisiblePart;
 use crate::text::{Language, PostingList, Postings, QueryTerms, STEM_WEIGHT, TermGroup, stem_prefix};
 
 /// What it takes to find a term in an index, in steps of the timer.
@@ -189,10 +190,21 @@ fn add_files(
                 *count += u64::from(list.documents());
                 continue;
             }
-            files.timer.spend(list.documents() as usize)?;
-            *count += list.map(|(row, _)| u64::from(part.file_count(row))).sum::<u64>();
+            *count += visible_passages(files, part, list)?;
         }
         parts.push(admitted);
     }
     Ok(())
+}
+
+/// Returns how many passages of a list some file shows, one that several show once for each.
+fn visible_passages(files: &FileScan<'_>, part: &VisiblePart, mut list: PostingList<'_>) -> Result<u64, SearchError> {
+    let file_count = |row: u32| u64::from(part.file_count(row));
+    if is_sparse(part, list.documents()) {
+        files.timer.spend(part.visible_row_count() as usize * SEEK_STEPS)?;
+        let mut at = None;
+        return Ok(part.visible_rows().filter(|row| holds(&mut list, &mut at, *row)).map(file_count).sum());
+    }
+    files.timer.spend(list.documents() as usize)?;
+    Ok(list.map(|(row, _)| file_count(row)).sum())
 }
