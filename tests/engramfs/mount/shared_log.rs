@@ -214,8 +214,11 @@ fn an_agent_that_is_killed_and_resumes_does_each_piece_of_work_once() {
     let branch = site.mnt.join("main/branches/worker");
     fs::create_dir(&branch).unwrap();
     let count = rounds(70);
-    let tasks: String = (0..count).map(|n| format!("task {n}\n")).collect();
-    fs::write(site.mnt.join("main/shared/log/append"), tasks).unwrap();
+    // 1,000 entries are the most that one write may bring.
+    for number in (0..count).step_by(1_000) {
+        let tasks: String = (number..count.min(number + 1_000)).map(|n| format!("task {n}\n")).collect();
+        fs::write(site.mnt.join("main/shared/log/append"), tasks).unwrap();
+    }
     let cursor = || fs::read_to_string(branch.join("shared/log/cursor")).unwrap_or_default();
     let mut killed = 0;
     while cursor() != format!("{count}\n") {
