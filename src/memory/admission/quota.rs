@@ -3,7 +3,7 @@
 //! What each of them holds is counted when a quota is set above it, and brought up to date by what has changed in the
 //! store since the last look, so that a check costs what was changed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use imbl::ordmap::DiffItem;
@@ -14,6 +14,9 @@ use crate::memory::{Error, LimitError, Memory, Setting};
 use crate::segment::SegmentError;
 use crate::sync::{Mutex, Rank, may_wait};
 use crate::workspace::{Attrs, FileNode, FileOp, Tree};
+
+/// Changed records up to which each is looked up, however few a branch holds of its own.
+const RECOUNTED_MIN: usize = 1024;
 
 /// What branches hold of their own, or what something adds to that; negative for what it gives back.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -238,17 +241,24 @@ fn counts_in_quota(catalog: &Catalog, branch: &Branch) -> bool {
 /// What a branch holds of its own. It goes through all of its files.
 fn branch_usage(branch: &Branch) -> Result<Usage, Error> {
     let (base, state) = (&branch.base, &branch.state);
-    let mut own = Usage::default();
+    let mut own = own_records(branch)?;
+    own.bytes += state.files().inodes().map(|inode| file_bytes(state.files(), base.files(), inode)).sum::<i64>();
+    Ok(own)
+}
+
+/// What a branch's records count.
+fn own_records(branch: &Branch) -> Result<Usage, SegmentError> {
+    let (base, state) = (&branch.base, &branch.state);
     if base.totals().records == 0 {
         // Without a base all records are its own, and their sums are known.
-        own = Usage { bytes: state.totals().raw_bytes as i64, records: state.totals().records as i64, branches: 0 };
-    } else {
-        for change in differences(base, state)? {
-            own.records += 1;
-            own.bytes += change.new.map_or(Ok(0), |row| row.totals().map(|totals| totals.raw_bytes as i64))?;
-        }
+        let totals = state.totals();
+        return Ok(Usage { bytes: totals.raw_bytes as i64, records: totals.records as i64, branches: 0 });
     }
-    own.bytes += state.files().inodes().map(|inode| file_bytes(state.files(), base.files(), inode)).sum::<i64>();
+    let mut own = Usage::default();
+    for change in differences(base, state)? {
+        own.records += 1;
+        own.bytes += change.new.map_or(Ok(0), |row| row.totals().map(|totals| totals.raw_bytes as i64))?;
+    }
     Ok(own)
 }
 
@@ -258,15 +268,39 @@ fn usage_after(before: Usage, old: &Branch, new: &Branch) -> Result<Usage, Error
     if !same_base {
         return branch_usage(new);
     }
-    let mut own = before;
-    for id in changed_ids_at_most(&old.state, &new.state, usize::MAX)?.unwrap_or_default() {
-        own = own.plus(record_usage(&new.state, &new.base, &id)?).minus(record_usage(&old.state, &new.base, &id)?);
-    }
+    let mut own = before.plus(record_growth(before, old, new)?);
     let (files, base) = ((old.state.files(), new.state.files()), new.base.files());
     for inode in files.0.changed_nodes(files.1).map(|changed| changed.inode) {
         own.bytes += file_bytes(files.1, base, inode) - file_bytes(files.0, base, inode);
     }
     Ok(own)
+}
+
+/// What a change adds to what a branch's records count, where the base is the same.
+fn record_growth(before: Usage, old: &Branch, new: &Branch) -> Result<Usage, SegmentError> {
+    let Some(ids) = recounted_ids(before, old, new)? else {
+        return Ok(own_records(new)?.minus(own_records(old)?));
+    };
+    let mut growth = Usage::default();
+    for id in ids {
+        growth =
+            growth.plus(record_usage(&new.state, &new.base, &id)?).minus(record_usage(&old.state, &new.base, &id)?);
+    }
+    Ok(growth)
+}
+
+/// The ids whose records may count otherwise than before; `None` where it costs less to count all that a branch holds of
+/// its own. A seal or a compaction moves rows of the base, which are many more.
+fn recounted_ids(before: Usage, old: &Branch, new: &Branch) -> Result<Option<BTreeSet<Arc<str>>>, SegmentError> {
+    // Equal records differ alike from an equal base, wherever they are stored.
+    if old.state.record_set_hash() == new.state.record_set_hash() {
+        return Ok(Some(BTreeSet::new()));
+    }
+    if new.base.totals().records == 0 {
+        return Ok(None);
+    }
+    let limit = usize::try_from(before.records).unwrap_or_default().max(RECOUNTED_MIN);
+    changed_ids_at_most(&old.state, &new.state, limit)
 }
 
 /// What a record counts: one and its bytes where it differs from the base, no bytes where it was deleted, else nothing.

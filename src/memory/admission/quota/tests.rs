@@ -58,6 +58,23 @@ impl QuotaRig {
         self.memory.commit(&self.who, branch, vec![RecordEdit::Correct { id: id.into(), patch, line: 0 }]).map(drop)
     }
 
+    /// Puts that many records in one commit.
+    fn put_many(&self, branch: BranchId, count: usize) {
+        let edit = |number: usize| {
+            let input = RecordInput { vector: None, text: Some("x".into()), metadata: "{}".into() };
+            RecordEdit::Put { id: format!("many-{number}").into(), input }
+        };
+        // A larger commit would make a segment of its own, which no seal moves.
+        for number in (0..count).step_by(1_000) {
+            let edits = (number..count.min(number + 1_000)).map(edit).collect();
+            self.memory.commit(&self.who, branch, edits).unwrap();
+        }
+    }
+
+    fn branch(&self, branch: BranchId) -> Branch {
+        self.memory.catalog().branch(branch).unwrap().clone()
+    }
+
     fn quota(&self, branch: BranchId, value: &str) {
         self.memory.set(&self.who, branch, Setting::Quota, value).unwrap();
     }
@@ -280,6 +297,72 @@ fn a_shared_log_counts_for_no_quota() {
     rig.append(case, "of the case");
     rig.memory.merge(&rig.who, case, MergeVerb::Merge, false).unwrap();
     rig.fork(rig.main, "other").unwrap();
+}
+
+/// The ids that are looked up to count what has changed; `None` if all that the branch holds of its own is counted.
+fn recounted(old: &Branch, new: &Branch) -> Option<usize> {
+    let before = branch_usage(old).unwrap();
+    assert_eq!(usage_after(before, old, new).unwrap(), counted_whole(new));
+    recounted_ids(before, old, new).unwrap().map(|ids| ids.len())
+}
+
+fn moved_or_changed(old: &Branch, new: &Branch) -> usize {
+    changed_ids_at_most(&old.state, &new.state, usize::MAX).unwrap().unwrap().len()
+}
+
+/// What a branch holds, by a look at each of its records and inodes and at those of its base.
+fn counted_whole(branch: &Branch) -> Usage {
+    let (base, state) = (&branch.base, &branch.state);
+    let mut ids = BTreeSet::new();
+    for version in [base, state] {
+        for row in version.rows(None).unwrap() {
+            ids.insert(row.unwrap().id().unwrap().to_string());
+        }
+    }
+    let mut own = ids.iter().map(|id| record_usage(state, base, id).unwrap()).fold(Usage::default(), Usage::plus);
+    own.bytes += state.files().inodes().map(|inode| file_bytes(state.files(), base.files(), inode)).sum::<i64>();
+    own
+}
+
+/// They would be looked up in every branch below a quota while others wait.
+#[test]
+fn records_that_a_seal_only_moved_are_not_counted_again() {
+    let rig = rig();
+    for number in 0..20 {
+        rig.put(rig.main, &number.to_string(), "base").unwrap();
+    }
+    let fork = rig.fork(rig.main, "fork").unwrap();
+    rig.put(fork, "own", "x").unwrap();
+    rig.memory.commit(&rig.who, fork, vec![RecordEdit::Delete { id: "3".into() }]).unwrap();
+    let before = rig.branch(fork);
+    rig.memory.seal().unwrap();
+    let sealed = rig.branch(fork);
+    assert_eq!(moved_or_changed(&before, &sealed), 20, "the control: all that are there moved");
+    assert_eq!(recounted(&before, &sealed), Some(0));
+    rig.put(fork, "own", "again").unwrap();
+    assert_eq!(recounted(&sealed, &rig.branch(fork)), Some(1));
+    rig.put(fork, "own", "x").unwrap();
+    assert_eq!(recounted(&sealed, &rig.branch(fork)), Some(0), "changed and changed back");
+}
+
+#[test]
+fn a_write_beside_many_moved_records_costs_what_a_branch_holds_of_its_own() {
+    let rig = rig();
+    let count = 2 * RECOUNTED_MIN;
+    rig.put_many(rig.main, count);
+    let fork = rig.fork(rig.main, "fork").unwrap();
+    rig.put(fork, "many-1", "own").unwrap();
+    let [before, main_before] = [fork, rig.main].map(|branch| rig.branch(branch));
+    rig.memory.seal().unwrap();
+    for branch in [fork, rig.main] {
+        rig.put(branch, "many-2", "changed").unwrap();
+        rig.memory.commit(&rig.who, branch, vec![RecordEdit::Delete { id: "many-3".into() }]).unwrap();
+    }
+    let (after, main_after) = (rig.branch(fork), rig.branch(rig.main));
+    assert_eq!(moved_or_changed(&before, &after), count, "the control");
+    assert_eq!(recounted(&before, &after), None);
+    assert_eq!(differences(&after.base, &after.state).unwrap().len(), 3, "what is gone through in place of them");
+    assert_eq!(recounted(&main_before, &main_after), None, "sums of a branch without a base are known");
 }
 
 #[test]
