@@ -238,12 +238,18 @@ fn counts_in_quota(catalog: &Catalog, branch: &Branch) -> bool {
     branch.log_totals.is_none() && branch_and_ancestors(catalog, branch.id).any(|branch| own_quota(branch).is_some())
 }
 
-/// What a branch holds of its own. It goes through all of its files.
+/// What a branch holds of its own. It costs what differs from its base.
 fn branch_usage(branch: &Branch) -> Result<Usage, Error> {
-    let (base, state) = (&branch.base, &branch.state);
+    let (base, state) = (branch.base.files(), branch.state.files());
     let mut own = own_records(branch)?;
-    own.bytes += state.files().inodes().map(|inode| file_bytes(state.files(), base.files(), inode)).sum::<i64>();
+    own.bytes += unshared_inodes(branch).map(|inode| file_bytes(state, base, inode)).sum::<i64>();
     Ok(own)
+}
+
+/// The inodes that a branch does not share with its base, those that only one of the two has among them. Others count
+/// nothing.
+fn unshared_inodes(branch: &Branch) -> impl Iterator<Item = u64> {
+    branch.base.files().changed_nodes(branch.state.files()).map(|changed| changed.inode)
 }
 
 /// What a branch's records count.

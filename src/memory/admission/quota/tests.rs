@@ -91,7 +91,7 @@ impl QuotaRig {
     fn create_file(&self, branch: BranchId, name: &str) -> u64 {
         let op = FileOp::Create {
             parent: crate::workspace::ROOT,
-            name: crate::workspace::FileName::new(name.as_bytes()).unwrap(),
+            name: file_name(name),
             make: crate::workspace::NewInode::File,
             mode: 0o644,
             uid: 0,
@@ -100,15 +100,27 @@ impl QuotaRig {
         self.memory.edit(&self.who, branch, op).map(|outcome| outcome.inode).ok().unwrap()
     }
 
+    /// Tells whether an operation was done.
+    fn edit(&self, branch: BranchId, op: FileOp<'_>) -> bool {
+        self.memory.edit(&self.who, branch, op).is_ok()
+    }
+
     /// Writes at the beginning of a file; tells whether that was done.
     fn write_file(&self, branch: BranchId, inode: u64, bytes: &[u8]) -> bool {
-        let op = FileOp::Write { inode, offset: 0, bytes: bytes.into() };
-        self.memory.edit(&self.who, branch, op).is_ok()
+        self.edit(branch, FileOp::Write { inode, offset: 0, bytes: bytes.into() })
     }
 
     fn purge(&self, branch: BranchId, item: String) -> Result<(), Error> {
         self.memory.purge(&self.who, branch, &[item], PurgeOptions::default()).map(drop)
     }
+}
+
+fn file_name(name: &str) -> crate::workspace::FileName {
+    crate::workspace::FileName::new(name.as_bytes()).unwrap()
+}
+
+fn unlink(name: &str, keep: bool) -> FileOp<'static> {
+    FileOp::Unlink { parent: crate::workspace::ROOT, name: file_name(name), keep }
 }
 
 fn is_over<T>(result: Result<T, Error>) -> bool {
@@ -363,6 +375,31 @@ fn a_write_beside_many_moved_records_costs_what_a_branch_holds_of_its_own() {
     assert_eq!(recounted(&before, &after), None);
     assert_eq!(differences(&after.base, &after.state).unwrap().len(), 3, "what is gone through in place of them");
     assert_eq!(recounted(&main_before, &main_after), None, "sums of a branch without a base are known");
+}
+
+/// A fork is counted before the next write below the quota, and all others wait for that.
+#[test]
+fn inodes_that_a_fork_shares_with_its_base_are_not_gone_through() {
+    let rig = rig();
+    let inodes: Vec<u64> = (0..50).map(|number| rig.create_file(rig.main, &number.to_string())).collect();
+    for inode in &inodes {
+        assert!(rig.write_file(rig.main, *inode, b"base"));
+    }
+    let fork = rig.fork(rig.main, "fork").unwrap();
+    let counted = || {
+        let branch = rig.branch(fork);
+        let usage = branch_usage(&branch).unwrap();
+        assert_eq!(usage, counted_whole(&branch));
+        (unshared_inodes(&branch).count(), usage.bytes)
+    };
+    assert!(rig.branch(fork).state.files().inodes().count() > 50, "the control");
+    assert_eq!(counted(), (0, 0));
+    assert!(rig.write_file(fork, inodes[0], b"more than base"));
+    assert_eq!(counted(), (1, 14));
+    assert!(rig.edit(fork, unlink("1", false)));
+    assert_eq!(counted(), (3, 14), "the root, and what is gone");
+    rig.memory.seal().unwrap();
+    assert_eq!(counted().1, 14);
 }
 
 #[test]
