@@ -6,6 +6,9 @@ use crate::memory::{
     Actor, EditError, Environment, MergeVerb, OpenMode, PurgeOptions, RecordEdit, RecordInput, RecordPatch,
     SharedLogEntryInput, View,
 };
+use crate::workspace::ROOT;
+
+mod steps;
 
 #[test]
 fn words_are_sizes_and_numbers_each_once() {
@@ -90,7 +93,7 @@ impl QuotaRig {
 
     fn create_file(&self, branch: BranchId, name: &str) -> u64 {
         let op = FileOp::Create {
-            parent: crate::workspace::ROOT,
+            parent: ROOT,
             name: file_name(name),
             make: crate::workspace::NewInode::File,
             mode: 0o644,
@@ -120,7 +123,7 @@ fn file_name(name: &str) -> crate::workspace::FileName {
 }
 
 fn unlink(name: &str, keep: bool) -> FileOp<'static> {
-    FileOp::Unlink { parent: crate::workspace::ROOT, name: file_name(name), keep }
+    FileOp::Unlink { parent: ROOT, name: file_name(name), keep }
 }
 
 fn is_over<T>(result: Result<T, Error>) -> bool {
@@ -206,7 +209,7 @@ fn whoever_is_over_a_quota_may_remove_cut_merge_and_discard() {
         rig.put(branch, id, "x").unwrap();
     }
     let name = || crate::workspace::FileName::new(b"f").unwrap();
-    let (parent, make) = (crate::workspace::ROOT, crate::workspace::NewInode::File);
+    let (parent, make) = (ROOT, crate::workspace::NewInode::File);
     let create = FileOp::Create { parent, name: name(), make, mode: 0o644, uid: 0, gid: 0 };
     let edit = |op: FileOp<'_>| rig.memory.edit(&rig.who, rig.main, op).map(|outcome| outcome.inode).ok();
     let inode = edit(create).unwrap();
@@ -265,7 +268,7 @@ fn a_file_of_the_base_counts_what_a_cut_leaves_of_it() {
         Err(other) => panic!("{other:?}"),
     };
     let create = |name: &[u8]| FileOp::Create {
-        parent: crate::workspace::ROOT,
+        parent: ROOT,
         name: crate::workspace::FileName::new(name).unwrap(),
         make: crate::workspace::NewInode::File,
         mode: 0o644,
@@ -400,57 +403,4 @@ fn inodes_that_a_fork_shares_with_its_base_are_not_gone_through() {
     assert_eq!(counted(), (3, 14), "the root, and what is gone");
     rig.memory.seal().unwrap();
     assert_eq!(counted().1, 14);
-}
-
-#[test]
-fn what_is_counted_step_by_step_is_what_is_counted_anew() {
-    let rig = rig();
-    let (memory, who, main) = (&rig.memory, &rig.who, rig.main);
-    for number in 0..20 {
-        rig.put(main, &number.to_string(), "base").unwrap();
-    }
-    rig.quota(main, "records=100000");
-    let mut seed = 3u64;
-    let mut random = |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
-    let (mut branches, mut happened) = (vec![main], [0; 4]);
-    for step in 0..400 {
-        let branch = branches[random(branches.len() as u64) as usize];
-        let id = random(30).to_string();
-        match random(14) {
-            0 if branches.len() < 6 => {
-                branches.push(rig.fork(branch, &format!("b{step}")).unwrap());
-                if random(2) == 0 {
-                    memory.set(who, branches[branches.len() - 1], Setting::Log, "own").unwrap();
-                }
-            }
-            1 if branch != main => {
-                if memory.merge(who, branch, MergeVerb::Merge, false).is_ok() {
-                    branches.retain(|other| *other != branch);
-                }
-            }
-            2 if branch != main => drop(memory.merge(who, branch, MergeVerb::Pull, false)),
-            3 => drop(memory.commit(who, branch, vec![RecordEdit::Delete { id: id.as_str().into() }])),
-            4 | 5 => rig.append(branch, &"x".repeat(1 + random(40) as usize)),
-            6 => happened[0] += u64::from(memory.archive_log(who, branch, 1 + random(4)).is_ok()),
-            7 => happened[1] += u64::from(rig.purge(branch, id).is_ok()),
-            8 => happened[2] += u64::from(rig.purge(branch, format!("shared/log/{}", 1 + random(9))).is_ok()),
-            9 => rig
-                .quota(branch, ["records=100000", "bytes=1G", ""][random(if branch == main { 2 } else { 3 }) as usize]),
-            _ => rig.put(branch, &id, &"x".repeat(1 + random(40) as usize)).unwrap(),
-        }
-        memory.check_quota(main, |_| Ok(Usage::default())).unwrap();
-        let catalog = memory.catalog().clone();
-        let known = memory.admission.quotas.0.lock();
-        let limited: Vec<BranchId> = catalog.branches.values().filter_map(|it| Some(own_quota(it)?.0)).collect();
-        assert_eq!(known.total_usage.len(), limited.len(), "step {step}");
-        for top in limited {
-            let anew = KnownUsage::default().sum(&catalog, top).unwrap();
-            assert_eq!(known.total_usage[&top], anew, "step {step}");
-        }
-        happened[3] = catalog.branch(main).unwrap().closed_logs.len() as u64;
-    }
-    assert!(happened.iter().all(|times| *times > 3), "archived, purged, purged entries, closed logs: {happened:?}");
 }
