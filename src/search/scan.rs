@@ -35,7 +35,7 @@ pub struct Scan<'a> {
     pub derived: Option<&'a DerivedVectors>,
     /// Of each layer, those of its rows; empty without an embedder.
     pub(super) derived_files: Vec<Option<Arc<DerivedFile>>>,
-    /// Of each layer, the rows that match the filter; empty without one.
+    /// Of each layer, the visible rows that match the filter, and some hidden ones; empty without one.
     matching_rows: Vec<RoaringBitmap>,
     /// What a look at one record's metadata takes, in steps of the timer.
     filter_steps: usize,
@@ -68,7 +68,7 @@ impl<'a> Scan<'a> {
         let mut matching_rows = Vec::new();
         if let Some(filter) = filter {
             for layer in state.layers() {
-                matching_rows.push(filter.select(&layer.segment, timer)?);
+                matching_rows.push(filter.select(layer, timer)?);
             }
         }
         let file = |derived: &DerivedVectors| {

@@ -4,16 +4,17 @@ use roaring::RoaringBitmap;
 use serde_json::Value;
 
 use super::{Filter, FilterNode, Predicate};
+use crate::branch::Layer;
 use crate::facet::{Bound, Facets, RowSet};
 use crate::record::filterable_metadata;
 use crate::search::SearchError;
 use crate::search::query_timer::QueryTimer;
-use crate::segment::{Segment, SegmentError};
+use crate::segment::Segment;
 
 #[cfg(test)]
 mod tests;
 
-/// What it takes to read the metadata of a row, in steps of the timer.
+/// What it takes to read the metadata of a row, beside its bytes, in steps of the timer.
 const ROW_STEPS: usize = 64;
 /// What it takes to look one value up, in steps of the timer.
 const VALUE_STEPS: usize = 512;
@@ -21,17 +22,25 @@ const VALUE_STEPS: usize = 512;
 const BATCH_VALUES: usize = 256;
 
 impl Filter {
-    /// Returns exactly the rows of a segment that match, those included that a branch does not see.
+    /// Returns the rows of a layer that match: exactly those of the visible ones, and of the hidden ones some or all.
     ///
-    /// The index gives most of them; the metadata of rows that it leaves open is read, at about a microsecond a row.
-    /// [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] if the index or a row can't be read or
+    /// The index gives most of them; the metadata of visible rows that it leaves open is read, at about a microsecond a
+    /// row. [`SearchError::Timeout`] once the time is over, [`SearchError::Segment`] if the index or a row can't be read or
     /// is damaged.
-    pub fn select(&self, segment: &Segment, timer: &QueryTimer<'_>) -> Result<RoaringBitmap, SearchError> {
+    pub fn select(&self, layer: &Layer, timer: &QueryTimer<'_>) -> Result<RoaringBitmap, SearchError> {
+        let segment = &layer.segment;
         let RowSet { mut certain, uncertain } = self.rows_by_index(&segment.facets()?, timer)?;
+        // A row that the segment has not got counts as visible: reading it says that the index is damaged.
+        let is_hidden = |row: u32| row < segment.rows() && !layer.visible.contains(row);
         let weight = ROW_STEPS + self.weight();
         for row in &uncertain {
+            // The rows of other branches in the segment may be many times those of this one.
+            if is_hidden(row) {
+                timer.spend(1)?;
+                continue;
+            }
             timer.spend(weight)?;
-            if self.matches(&filterable_row(segment, row)?) {
+            if self.matches(&filterable_row(segment, row, timer)?) {
                 certain.insert(row);
             }
         }
@@ -48,8 +57,11 @@ impl Filter {
     }
 }
 
-fn filterable_row(segment: &Segment, row: u32) -> Result<Value, SegmentError> {
-    let metadata = serde_json::from_str(&segment.text_and_metadata(row)?.1).unwrap_or_default();
+fn filterable_row(segment: &Segment, row: u32, timer: &QueryTimer<'_>) -> Result<Value, SearchError> {
+    let (text, metadata) = segment.text_and_metadata(row)?;
+    // The text lies beside the metadata, and is checked with it.
+    timer.spend(text.as_ref().map_or(0, String::len) + metadata.len())?;
+    let metadata = serde_json::from_str(&metadata).unwrap_or_default();
     Ok(filterable_metadata(metadata, &segment.provenance(row)?))
 }
 

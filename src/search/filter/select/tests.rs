@@ -2,10 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::cell::Cell;
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::branch::VisibleRows;
+use crate::disk::ForgetfulDisk;
 use crate::facet::FacetsWriter;
+use crate::object::BlobStore;
+use crate::record::{Provenance, RecordContent, Version};
+use crate::segment::{FOLDER, Row, write_segment};
 
 /// A small generator of repeatable numbers (splitmix64).
 struct Random(u64);
@@ -232,4 +240,60 @@ fn keys_that_are_data_stay_findable() {
         check(&records, &facets, &json!({format!("seen.id {i}"): i % 3}));
         check(&records, &facets, &json!({format!("seen.id {i}"): {"$exists": false}}));
     }
+}
+
+/// Ten rows with an object each, of which the index says nothing, and with a text so long that no block of the file has bytes
+/// of two rows that are not neighbours. Returns the path of the file, too.
+fn ten_objects(disk: &ForgetfulDisk) -> (Arc<Segment>, String) {
+    let blobs = BlobStore::new(Arc::new(disk.clone()), FOLDER).unwrap();
+    let row = |n: u32| {
+        let (text, metadata) = (Some("x".repeat(70_000).into()), format!("{{\"a\":{{\"n\":{n}}}}}").into());
+        let content = RecordContent { vector: None, text, metadata };
+        Row::Unsealed(Arc::new(Version::new(format!("{n}").into(), content, Provenance::sample())))
+    };
+    let name = write_segment(&blobs, &(0..10).map(row).collect::<Vec<Row>>(), 0).unwrap();
+    (Arc::new(Segment::open(&blobs, name).unwrap()), blobs.path(&name))
+}
+
+/// Metadata of rows of all branches were read, and each query failed where one of them was damaged.
+#[test]
+fn metadata_of_hidden_rows_are_not_read() {
+    let disk = ForgetfulDisk::new();
+    let (segment, path) = ten_objects(&disk);
+    let at = disk.bytes(&path).unwrap().windows(7).position(|bytes| bytes == b"{\"n\":9}").unwrap();
+    disk.flip(&path, at as u64, 1).unwrap();
+    let filter = Filter::parse(&json!({"a": {"$in": [{"n": 1}, {"n": 2}, {"n": 9}]}})).unwrap();
+    let select = |visible: VisibleRows| {
+        let layer = Layer { segment: segment.clone(), visible };
+        filter.select(&layer, &QueryTimer::new(&|| None))
+    };
+    let mut visible = VisibleRows::none(10);
+    [0, 1, 3].into_iter().for_each(|row| visible.set(row, true));
+    assert_eq!(select(visible.clone()).unwrap(), RoaringBitmap::from_iter([1u32]));
+    visible.set(2, true);
+    assert_eq!(select(visible).unwrap(), RoaringBitmap::from_iter([1u32, 2]));
+    assert!(
+        matches!(select(VisibleRows::all(10)), Err(SearchError::Segment(_))),
+        "a control: it is read if it is visible"
+    );
+}
+
+/// A row counted alike whatever its bytes, and hundreds of large ones were read between two looks at the clock.
+#[test]
+fn the_timer_is_charged_for_the_bytes_of_rows_that_are_read() {
+    let (segment, _) = ten_objects(&ForgetfulDisk::new());
+    let filter = Filter::parse(&json!({"a": {"$eq": {"n": 4}}})).unwrap();
+    let asked = Cell::new(0);
+    let ask = || {
+        asked.set(asked.get() + 1);
+        (asked.get() > 3).then_some(SearchError::Timeout(5))
+    };
+    let mut visible = VisibleRows::none(10);
+    (0..3).for_each(|row| visible.set(row, true));
+    let layer = Layer { segment: segment.clone(), visible };
+    assert!(filter.select(&layer, &QueryTimer::new(&ask)).unwrap().is_empty());
+    assert_eq!(asked.get(), 3, "once a row");
+    asked.set(0);
+    let layer = Layer { segment, visible: VisibleRows::all(10) };
+    assert!(matches!(filter.select(&layer, &QueryTimer::new(&ask)), Err(SearchError::Timeout(5))));
 }
