@@ -242,13 +242,16 @@ impl Segment {
         Ok(bytemuck::cast_slice(self.container.section(CODES)?))
     }
 
-    /// Reads and checks what queries by vector look at, which else the first one would wait for. [`SegmentError::Io`]
-    /// or [`SegmentError::Damaged`] if one of these columns can't be read or is damaged.
+    /// Reads and checks what queries search, which else the first one would wait for: the columns of ids and of codes, and
+    /// the indexes of texts and metadata. [`SegmentError::Io`] or [`SegmentError::Damaged`] if one of them can't be read or
+    /// is damaged.
     pub fn prefetch(&self) -> Result<(), SegmentError> {
         self.ids()?;
         self.scales()?;
         self.norms()?;
-        self.codes().map(drop)
+        self.codes()?;
+        self.postings()?;
+        self.facets().map(drop)
     }
 
     /// Returns for each row the scale of its int8 copy, and the length of what that copy leaves out. The first call

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::columns::{FACETS, KIND, PAYLOAD_ENDS};
+use super::columns::{FACETS, KIND, PAYLOAD_ENDS, POSTINGS};
 use super::*;
 use crate::disk::ForgetfulDisk;
 use crate::object::{BlobStore, Hash, SetHash, Writer};
@@ -65,6 +65,23 @@ fn a_segment_with_more_rows_than_its_columns_is_damaged() {
     for claimed in [0, 2, u64::from(u32::MAX)] {
         let name = forged(&blobs, |_, rows| *rows = claimed);
         assert!(is_damaged(Segment::open(&blobs, name)), "{claimed} rows");
+    }
+}
+
+/// What a seal or a bulk commit has written is refused by it, and not by queries later.
+#[test]
+fn an_index_that_is_damaged_is_found_when_its_segment_is_prefetched() {
+    let disk = ForgetfulDisk::new();
+    let blobs = BlobStore::new(Arc::new(disk.clone()), FOLDER).unwrap();
+    let name = forged(&blobs, |_, _| {});
+    assert!(Segment::open(&blobs, name).unwrap().prefetch().is_ok());
+    for section in [POSTINGS, FACETS] {
+        let index = Container::open(&blobs, name, KIND).unwrap().read_section(section).unwrap();
+        let content = disk.bytes(&blobs.path(&name)).unwrap();
+        let at = content.windows(index.len()).position(|bytes| bytes == index).unwrap();
+        disk.flip(&blobs.path(&name), at as u64, 1).unwrap();
+        assert!(is_damaged(Segment::open(&blobs, name).unwrap().prefetch()), "section {section}");
+        disk.flip(&blobs.path(&name), at as u64, 1).unwrap();
     }
 }
 

@@ -41,11 +41,15 @@ impl Segments {
         Ok(segment)
     }
 
-    /// Opens a new segment and prefetches its vector columns, so that the first query is not cold. Fails like
-    /// [`Segments::get`], or if the columns of vectors can't be read.
+    /// Opens a new segment and prefetches what queries search, so that the first query is not cold. Fails like
+    /// [`Segments::get`], or like [`Segment::prefetch`].
     pub fn get_prefetched(&self, name: &Hash) -> Result<Arc<Segment>, Error> {
         let segment = self.get(name)?;
-        segment.prefetch()?;
+        if let Err(error) = segment.prefetch() {
+            // Whoever tries again may write the same bytes, which have the same name, and is to find these.
+            self.lock_open().remove(name);
+            return Err(error.into());
+        }
         Ok(segment)
     }
 
@@ -94,5 +98,66 @@ impl Segments {
 
     fn lock_open(&self) -> MutexGuard<'_, HashMap<Hash, Arc<Segment>>> {
         self.open.lock()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, DiskCall, Fault, FaultyDisk, ForgetfulDisk};
+    use crate::memory::{Actor, Environment, Memory, OpenMode, RecordEdit, RecordInput};
+    use crate::segment::FOLDER;
+
+    /// A store with a segment of one record.
+    fn sealed_store(disk: impl Disk + 'static) -> Arc<Memory> {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let environment = Environment { graph_rows: u32::MAX, reserve_bytes: 0, ..Environment::real(who.clone()) };
+        let memory = Memory::open_on(Arc::new(disk), OpenMode::Create, None, environment).unwrap();
+        let main = memory.root("main").unwrap();
+        let input = RecordInput { vector: None, text: Some("words".into()), metadata: "{\"n\":1}".into() };
+        memory.commit(&who, main, vec![RecordEdit::Put { id: "a".into(), input }]).unwrap();
+        memory.seal().unwrap();
+        memory
+    }
+
+    #[test]
+    fn a_segment_that_was_damaged_is_opened_anew_once_its_bytes_are_right() {
+        let disk = ForgetfulDisk::new();
+        let name = sealed_store(disk.clone()).storage.segments.list().remove(0).name();
+        let blobs = BlobStore::open_existing(Arc::new(disk.clone()), FOLDER);
+        let path = blobs.path(&name);
+        let flip = |at: u64| disk.flip(&path, at, 1).unwrap();
+        let is_met = |at: &u64| {
+            flip(*at);
+            let is_met = Segment::open(&blobs, name).is_ok_and(|segment| segment.prefetch().is_err());
+            flip(*at);
+            is_met
+        };
+        let at = (0..disk.bytes(&path).unwrap().len() as u64).find(is_met).unwrap();
+        let segments = Segments::new(BlobStore::open_existing(Arc::new(disk.clone()), FOLDER), false);
+        flip(at);
+        assert!(segments.get_prefetched(&name).is_err());
+        flip(at);
+        assert!(segments.get_prefetched(&name).is_ok());
+    }
+
+    /// The first query by words or with a filter read and hashed the whole index.
+    #[test]
+    fn the_indexes_of_a_segment_are_checked_before_the_seal_puts_it_in_place() {
+        let disk = FaultyDisk::new(ForgetfulDisk::new());
+        let memory = sealed_store(disk.clone());
+        // No thread but this one reads while calls are counted.
+        memory.wait_until_indexed();
+        let reads = |segment: &Segment| {
+            disk.plan(Fault::once(0, &[DiskCall::Read], libc::EIO));
+            segment.postings().unwrap();
+            segment.facets().unwrap();
+            disk.calls()
+        };
+        let sealed = memory.storage.segments.list().remove(0);
+        assert_eq!(reads(&sealed), 0);
+        let opened = Segment::open(&memory.storage.segments.blobs, sealed.name()).unwrap();
+        assert_eq!(reads(&opened), 2, "a control: what is opened is checked at its first use");
     }
 }
