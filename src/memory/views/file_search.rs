@@ -68,14 +68,15 @@ impl FileViews {
         kept.uses += 1;
         kept.changes += 1;
         let uses = kept.uses;
+        let mut evicted = None;
         if kept.views.len() >= VIEWS_MAX && !kept.views.contains_key(view) {
             let oldest = kept.views.iter().min_by_key(|(_, (_, used))| *used).map(|(view, _)| view.clone());
-            oldest.and_then(|oldest| kept.views.remove(&oldest));
+            evicted = oldest.and_then(|oldest| kept.views.remove(&oldest));
         }
-        let was = kept.views.insert(view.clone(), (files, uses));
-        // Not under the lock: it may be the last to hold a large tree.
+        let replaced = kept.views.insert(view.clone(), (files, uses));
+        // Not under the lock: each may be the last to hold a large tree.
         drop(kept);
-        drop(was);
+        drop((evicted, replaced));
     }
 
     /// Lets go of all views, as after a purge: the next query of each looks at all of its files.
@@ -217,6 +218,9 @@ fn hidden_paths(settings: &Settings) -> HiddenPaths {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use std::sync::Weak;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::disk::ForgetfulDisk;
     use crate::memory::{Actor, BranchId, Environment, FILES_ROOT, FileName, FileOp, NewInode, OpenMode};
@@ -245,6 +249,48 @@ mod tests {
         put(512);
         let gone: Vec<u64> = (0..=512).filter(|number| kept.get(&view(*number)).is_none()).collect();
         assert_eq!(gone, [1]);
+    }
+
+    /// Belongs to a view, and counts where it is dropped while others can look views up.
+    struct DropProbe {
+        kept: Weak<FileViews>,
+        unlocked_drops: Arc<AtomicUsize>,
+    }
+
+    impl DropProbe {
+        fn hides(&self) -> bool {
+            self.kept.upgrade().is_none()
+        }
+    }
+
+    impl Drop for DropProbe {
+        fn drop(&mut self) {
+            // From a thread without locks: in one that has this lock, debug builds panic at the attempt.
+            let is_free = |kept: &FileViews| {
+                std::thread::scope(|scope| {
+                    scope.spawn(|| kept.0.try_lock().is_some()).join().is_ok_and(|is_free| is_free)
+                })
+            };
+            if self.kept.upgrade().is_some_and(|kept| is_free(&kept)) {
+                self.unlocked_drops.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    #[test]
+    fn views_that_are_replaced_or_evicted_are_dropped_without_the_lock() {
+        let (kept, unlocked_drops) = (Arc::new(FileViews::default()), Arc::new(AtomicUsize::new(0)));
+        let put = |number| {
+            let probe = DropProbe { kept: Arc::downgrade(&kept), unlocked_drops: unlocked_drops.clone() };
+            let hidden = HiddenPaths { rules: "".into(), hides: Some(Arc::new(move |_: &[u8]| probe.hides())) };
+            kept.put(&View::Branch(BranchId(number)), Arc::new(VisibleFiles::none(hidden)), 0);
+        };
+        (0..512).for_each(put);
+        assert_eq!(unlocked_drops.load(Ordering::Relaxed), 0);
+        put(0);
+        assert_eq!(unlocked_drops.load(Ordering::Relaxed), 1, "replaced");
+        put(512);
+        assert_eq!(unlocked_drops.load(Ordering::Relaxed), 2, "evicted");
     }
 
     #[test]
