@@ -171,14 +171,26 @@ impl IndexSegment {
     /// Returns the key of the content that a row is of. [`SegmentError::Io`] or [`SegmentError::Damaged`] if the
     /// section can't be read or is damaged. A row after the last gives the last content.
     pub fn row_key(&self, row: u32) -> Result<IndexKey, SegmentError> {
+        self.key(self.content_number(row)?)
+    }
+
+    /// Returns the key of the content that a row is of, and all rows of that content. Fails like
+    /// [`IndexSegment::row_key`], or if no content has the row: the segment counts as broken then.
+    pub(super) fn row_content(&self, row: u32) -> Result<(IndexKey, Range<u32>), SegmentError> {
+        let n = self.content_number(row)?;
+        let rows = self.content_rows(n)?;
+        if rows.contains(&row) { Ok((self.key(n)?, rows)) } else { Err(self.damaged_section(FIRST_ROWS)) }
+    }
+
+    /// Returns the number of the content that a row is of.
+    fn content_number(&self, row: u32) -> Result<u32, SegmentError> {
         // The last content that does not begin behind the row; those without rows begin where the next one does.
         let (mut low, mut high) = (0, self.contents);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.number(FIRST_ROWS, middle as usize)? <= row { low = middle + 1 } else { high = middle }
         }
-        let n = low.checked_sub(1).ok_or_else(|| self.damaged_section(FIRST_ROWS))?;
-        self.key(n)
+        low.checked_sub(1).ok_or_else(|| self.damaged_section(FIRST_ROWS))
     }
 
     /// Returns where the passage of a row is. Lines count from 1, bytes from the beginning of the file. Fails if it has

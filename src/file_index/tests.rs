@@ -2,23 +2,34 @@
 
 use std::sync::Arc;
 
-use super::{IndexKey, IndexSegment, IndexableContent, index_contents, merge_segments};
+use super::{
+    HiddenPaths, IndexKey, IndexSegment, IndexableContent, SegmentSet, VisibleFiles, VisiblePart, index_contents,
+    merge_segments,
+};
 use crate::disk::ForgetfulDisk;
 use crate::object::{BlobStore, Time};
 use crate::segment::{FOLDER, SegmentError};
+use crate::text::{CollectionTotals, PostingsWriter};
 use crate::workspace::{FileName, FileOp, NewInode, NoPacks, ROOT, Tree};
 
-/// The contents of files of these texts, one Markdown file each.
-fn contents(texts: &[String]) -> Vec<IndexableContent> {
+/// A tree of files of these texts, one Markdown file each, and their inodes.
+fn tree_with(texts: &[String]) -> (Tree, Vec<u64>) {
     let mut tree = Tree::new(0o755, 0, 0, Time(0));
     let mut add = |(n, text): (usize, &String)| {
         let name = FileName::new(format!("n{n}.md").as_bytes()).unwrap();
         let make = FileOp::Create { parent: ROOT, name, make: NewInode::File, mode: 0o644, uid: 0, gid: 0 };
         let inode = tree.apply(&make, Time(0), &NoPacks).unwrap().inode;
         tree.apply(&FileOp::Write { inode, offset: 0, bytes: text.as_bytes().into() }, Time(0), &NoPacks).unwrap();
-        IndexableContent::from_node(tree.node(inode).unwrap()).unwrap()
+        inode
     };
-    texts.iter().enumerate().map(&mut add).collect()
+    let inodes = texts.iter().enumerate().map(&mut add).collect();
+    (tree, inodes)
+}
+
+/// The contents of these files.
+fn contents(texts: &[String]) -> Vec<IndexableContent> {
+    let (tree, inodes) = tree_with(texts);
+    inodes.iter().map(|inode| IndexableContent::from_node(tree.node(*inode).unwrap()).unwrap()).collect()
 }
 
 fn index(texts: &[String]) -> Arc<IndexSegment> {
@@ -86,4 +97,53 @@ fn a_file_whose_sections_do_not_fit_together_is_no_segment() {
             assert!(matches!(persist(lengths), Err(SegmentError::Damaged { .. })), "{lengths:?}");
         }
     }
+}
+
+/// The rows that are shown of each segment, how often, and the sums over them.
+fn shown_rows(files: &VisibleFiles) -> (Vec<Vec<(u32, u32)>>, CollectionTotals) {
+    let rows = |part: &VisiblePart| -> Vec<(u32, u32)> {
+        part.visible_rows().map(|row| (row, part.file_count(row))).collect()
+    };
+    (files.parts.iter().map(rows).collect(), files.totals)
+}
+
+/// What a tree shows of one segment, first as it is looked up anew, then where another segment was shown before.
+fn shown_anew_and_after(tree: &Tree, old: &Arc<IndexSegment>, new: &Arc<IndexSegment>) -> [VisibleFiles; 2] {
+    let hidden = HiddenPaths { rules: "".into(), hides: None };
+    let [before, after] =
+        [(1, old), (2, new)].map(|(version, segment)| SegmentSet { version, segments: vec![segment.clone()] });
+    let none = VisibleFiles::none(hidden.clone());
+    let shown = none.updated_for(tree, &hidden, &before).unwrap();
+    [none, shown].map(|files| files.updated_for(tree, &hidden, &after).unwrap())
+}
+
+#[test]
+fn another_segment_with_the_same_contents_shows_the_same() {
+    let all = texts(60);
+    // Every third, and one of them in three files.
+    let mut own: Vec<String> = all.iter().step_by(3).cloned().collect();
+    own.extend([own[1].clone(), own[1].clone()]);
+    let [expected, found] = shown_anew_and_after(&tree_with(&own).0, &index(&all[..58]), &index(&all));
+    assert_eq!((shown_rows(&found), found.counts()), (shown_rows(&expected), (own.len() as u64, 0)));
+    assert!(shown_rows(&found).0[0].iter().any(|(_, times)| *times == 3));
+}
+
+#[test]
+fn of_a_segment_that_is_replaced_what_other_branches_show_is_not_looked_at() {
+    let mut all = ["words one", "words two two", "words three three three"].map(str::to_owned).to_vec();
+    all.sort_by_key(|text| contents(std::slice::from_ref(text))[0].key);
+    let mut postings = PostingsWriter::new();
+    for (row, text) in (0..).zip(&all) {
+        postings.add(row, Some(text), &serde_json::Value::Null);
+    }
+    let keys = all.iter().flat_map(|text| contents(std::slice::from_ref(text))[0].key.0.0).collect();
+    // A row each; where the third begins is wrong, as whoever looks at the rows of the second or the third finds.
+    let first_rows = [0, 1, u32::MAX, 3].iter().flat_map(|row| row.to_le_bytes()).collect();
+    let sections = [keys, first_rows, vec![0; 36], vec![0; 48], postings.finish()];
+    assert!([1, 2].iter().all(|n| IndexSegment::from_sections(sections.clone()).content_rows(*n).is_err()));
+
+    let old = Arc::new(IndexSegment::from_sections(sections));
+    let [expected, found] = shown_anew_and_after(&tree_with(&all[..1]).0, &old, &index(&all));
+    assert!(!old.is_broken());
+    assert_eq!((shown_rows(&found), found.counts()), (shown_rows(&expected), (1, 0)));
 }

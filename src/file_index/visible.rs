@@ -274,15 +274,15 @@ impl VisibleFiles {
             self.unindexed = self.files.keys().copied().collect();
         } else {
             for mut part in gone {
-                for n in 0..part.segment.contents() {
-                    let rows = part.segment.content_rows(n)?;
-                    let times = part.file_count(rows.start);
-                    if !rows.is_empty() && times > 0 {
-                        for _ in 0..times {
-                            part.show_rows(rows.clone(), false, &mut self.totals)?;
-                        }
-                        self.unindexed.insert(part.segment.key(n)?);
+                // From visible row to visible row: most contents of the segment may be those of other branches.
+                let mut next = part.next_visible_row(0);
+                while let Some(row) = next {
+                    let (key, rows) = part.segment.row_content(row)?;
+                    for _ in 0..part.file_count(row) {
+                        part.show_rows(rows.clone(), false, &mut self.totals)?;
                     }
+                    self.unindexed.insert(key);
+                    next = part.next_visible_row(rows.end);
                 }
             }
         }
