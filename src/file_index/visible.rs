@@ -178,7 +178,7 @@ pub struct VisibleFiles {
     /// Over all parts; a passage counts once for each file that shows it.
     pub(super) totals: CollectionTotals,
     version: u64,
-    /// Answers for readers of exactly this value: what is advanced from it begins without any.
+    /// Answers for readers of exactly this value. What is advanced from it to another tree begins without any.
     pub(super) permitted: PermittedCache,
 }
 
@@ -225,6 +225,10 @@ impl VisibleFiles {
         for changed in before.changed_nodes(tree) {
             next.update_inode(changed.inode, changed.new.map(|node| &**node), set)?;
         }
+        // Who may read what depends on tree and rules alone; if either is another, nothing that was found out holds.
+        if !is_other && before.is_clone_of(tree) {
+            next.permitted = self.permitted.for_same_tree(next.shows_same_rows(self));
+        }
         Ok(next)
     }
 
@@ -240,6 +244,17 @@ impl VisibleFiles {
             permitted: PermittedCache::default(),
             ..*self
         }
+    }
+
+    /// Returns whether this shows the very same rows as the value that it was made from. Values that came to show equal ones
+    /// by different ways count as different.
+    fn shows_same_rows(&self, other: &VisibleFiles) -> bool {
+        let is_same = |(part, other): (&VisiblePart, &VisiblePart)| {
+            Arc::ptr_eq(&part.segment, &other.segment)
+                && Arc::ptr_eq(&part.rows, &other.rows)
+                && part.repeated.ptr_eq(&other.repeated)
+        };
+        self.parts.len() == other.parts.len() && self.parts.iter().zip(&other.parts).all(is_same)
     }
 
     /// Returns how many files there are, and how many of them are not indexed yet.
