@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use super::SearchError;
-use super::exact_gate::ExactGate;
+use super::exact_gate::{AdmittedRows, ExactGate};
 use super::file_scan::FileScan;
 use super::matched_terms::{LayerTerms, MatchedTerms};
+use super::query_timer::QueryTimer;
 use super::scan::Scan;
+use super::seen_rows::{SeenRows, SeenWalk};
 use super::top::{Ranked, Top};
 use crate::file_index::{IndexSegment, PassageLocation};
 use crate::segment::Row;
-use crate::text::{CollectionTotals, Language, MaxScore, QueryTerms, Scorer};
+use crate::text::{CollectionTotals, Language, MaxScore, PostingList, Postings, QueryTerms, Scorer};
 
 /// Identifies a record or passage that has words of a query. Equal scores are ordered by id, then by source; files come
 /// last.
@@ -125,28 +127,39 @@ fn score_layer(
     scorer: &Scorer,
     top: &mut BestRows,
 ) -> Result<(), SearchError> {
-    let (segment, steps) = (&scan.state.layers()[number].segment, 1 + lists.len());
-    let (mut rows, mut from) = (MaxScore::new(lists, scorer), 0);
-    while let Some(row) = rows.seek(from, score_floor(top)) {
-        from = row + 1;
-        scan.timer.spend(steps)?;
+    let (segment, seen) = (&scan.state.layers()[number].segment, scan.seen_rows(number));
+    score_rows((&seen, scan.timer), (&postings, lists, &admitted), scorer, top, |row, score, top| {
+        let id = HitKey::Record(segment.id(row)?.into(), scan.source_index);
+        top.push(score, id, HitRow::Record(Row::Sealed(segment.clone(), row)));
+        Ok(())
+    })
+}
+
+/// Calls `offer` with the seen rows of one index that may be among the best, and their scores. Fails like `offer`, and
+/// with [`SearchError::Timeout`] once the time is over.
+pub fn score_rows(
+    (seen, timer): (&impl SeenRows, &QueryTimer<'_>),
+    (postings, lists, admitted): (&Postings<'_>, Vec<Option<PostingList<'_>>>, &AdmittedRows),
+    scorer: &Scorer,
+    top: &mut BestRows,
+    mut offer: impl FnMut(u32, f64, &mut BestRows) -> Result<(), SearchError>,
+) -> Result<(), SearchError> {
+    let mut walk = SeenWalk::new(seen, postings.rows(), 1 + lists.len(), timer);
+    let mut rows = MaxScore::new(lists, scorer);
+    while let Some(row) = walk.next(|from| rows.seek(from, score_floor(top)))? {
         let admits = |term| admitted.admits(term, row);
-        // A damaged list may name a row that the segment has not got. The score is 0 where all words that the row holds
-        // are bound to phrases that it lacks.
-        if row < segment.rows()
-            && scan.sees(number, row)
-            && let Some(score) = rows.score(row, postings.length(row), scorer, score_floor(top), admits)
+        // The score is 0 where all words that the row holds are bound to phrases that it lacks.
+        if let Some(score) = rows.score(row, postings.length(row), scorer, score_floor(top), admits)
             && score > 0.0
             && score >= score_floor(top)
         {
-            let id = HitKey::Record(segment.id(row)?.into(), scan.source_index);
-            top.push(score, id, HitRow::Record(Row::Sealed(segment.clone(), row)));
+            offer(row, score, top)?;
         }
     }
     Ok(())
 }
 
 /// The least score with which something may be among the best.
-pub fn score_floor(top: &BestRows) -> f64 {
+fn score_floor(top: &BestRows) -> f64 {
     top.worst().unwrap_or(f64::NEG_INFINITY)
 }

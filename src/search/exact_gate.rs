@@ -14,6 +14,7 @@ use super::file_scan::{FileScan, PATH_STEPS};
 use super::matched_terms::TERM_STEPS;
 use super::query_timer::QueryTimer;
 use super::scan::Scan;
+use super::seen_rows::{LayerRows, SEEK_STEPS, SeenRows, SeenWalk};
 use crate::branch::Layer;
 use crate::file_index::VisiblePart;
 use crate::record::Version;
@@ -100,9 +101,7 @@ impl ExactGate {
         postings: &Postings<'_>,
     ) -> Result<AdmittedRows, SearchError> {
         let segment = &layer.segment;
-        // A damaged list may name a row that the segment has not got.
-        let is_visible = |row: u32| row < segment.rows() && layer.visible.contains(row);
-        self.admitted(postings, scan.timer, is_visible, |phrase, row| {
+        self.admitted(postings, scan.timer, &LayerRows::new(layer, None), |phrase, row| {
             let (text, metadata) = segment.text_and_metadata(row)?;
             scan.timer.spend(ROW_STEPS + text.as_ref().map_or(0, String::len) + metadata.len())?;
             if text.is_some_and(|text| phrase.is_in(&text)) {
@@ -121,8 +120,7 @@ impl ExactGate {
         part: &VisiblePart,
         postings: &Postings<'_>,
     ) -> Result<AdmittedRows, SearchError> {
-        let is_visible = |row: u32| part.file_count(row) > 0;
-        self.admitted(postings, files.timer, is_visible, |phrase, row| {
+        self.admitted(postings, files.timer, part, |phrase, row| {
             files.timer.spend(PATH_STEPS)?;
             let passage = part.segment.passage_location(row)?;
             // Whichever of the files that show a passage: all have the same text.
@@ -133,21 +131,26 @@ impl ExactGate {
         })
     }
 
-    /// Returns where each term counts: in the visible rows that hold one of its phrases as a term, or of which `has`
+    /// Returns where each term counts: in the seen rows that hold one of its phrases as a term, or of which `has`
     /// says that they have it.
     fn admitted(
         &self,
         postings: &Postings<'_>,
         timer: &QueryTimer<'_>,
-        is_visible: impl Fn(u32) -> bool,
+        seen: &impl SeenRows,
         has: impl Fn(&Phrase, u32) -> Result<bool, SearchError>,
     ) -> Result<AdmittedRows, SearchError> {
         let mut rows = Vec::with_capacity(self.phrases.len());
         for ExactPhrase { term, phrase } in &self.phrases {
-            let list = term.as_ref().and_then(|term| postings.term(term));
-            let whole: RoaringBitmap = list.into_iter().flatten().map(|(row, _)| row).collect();
-            rows.push(rows_with_phrase(postings, phrase, timer, |row| {
-                Ok(is_visible(row) && (whole.contains(row) || has(phrase, row)?))
+            let (mut whole, mut at) = (term.as_ref().and_then(|term| postings.term(term)), None);
+            rows.push(rows_with_phrase(postings, phrase, (seen, timer), |row| {
+                if let Some(list) = &mut whole {
+                    timer.spend(SEEK_STEPS)?;
+                    if holds(list, &mut at, row) {
+                        return Ok(true);
+                    }
+                }
+                has(phrase, row)
             })?);
         }
         let admitted = |places: &Vec<usize>| {
@@ -158,12 +161,13 @@ impl ExactGate {
     }
 }
 
-/// Returns the rows that hold all words of a phrase and of which `has` says that they have it.
+/// Returns the seen rows that hold all words of a phrase and of which `has` says that they have it; it is asked of rows
+/// that ascend.
 fn rows_with_phrase(
     postings: &Postings<'_>,
     phrase: &Phrase,
-    timer: &QueryTimer<'_>,
-    has: impl Fn(u32) -> Result<bool, SearchError>,
+    (seen, timer): (&impl SeenRows, &QueryTimer<'_>),
+    mut has: impl FnMut(u32) -> Result<bool, SearchError>,
 ) -> Result<RoaringBitmap, SearchError> {
     let (mut lists, mut found) = (Vec::new(), RoaringBitmap::new());
     for term in phrase.terms() {
@@ -174,10 +178,10 @@ fn rows_with_phrase(
     // The rarest word leads, so that the other lists are passed over in leaps.
     lists.sort_by_key(|(list, _)| list.documents());
     let mut lists = lists.into_iter();
-    let Some((rarest, _)) = lists.next() else { return Ok(found) };
+    let Some((mut rarest, _)) = lists.next() else { return Ok(found) };
     let mut others: Vec<(PostingList<'_>, Option<u32>)> = lists.collect();
-    for (row, _) in rarest {
-        timer.spend(1 + others.len())?;
+    let mut walk = SeenWalk::new(seen, rarest.documents(), 1 + others.len(), timer);
+    while let Some(row) = walk.next_in(&mut rarest)? {
         if others.iter_mut().all(|(list, at)| holds(list, at, row)) && has(row)? {
             found.insert(row);
         }
@@ -186,7 +190,7 @@ fn rows_with_phrase(
 }
 
 /// Returns whether a list has a row; `at` is the row that it was brought to last. Rows ascend from call to call.
-pub fn holds(list: &mut PostingList<'_>, at: &mut Option<u32>, row: u32) -> bool {
+fn holds(list: &mut PostingList<'_>, at: &mut Option<u32>, row: u32) -> bool {
     if at.is_none_or(|at| at < row) {
         *at = list.seek(row).map(|(found, _)| found);
     }

@@ -3,27 +3,18 @@
 use std::sync::Arc;
 
 use super::SearchError;
-use super::bm25_search::{BestRows, FileRow, HitKey, HitRow, score_floor};
+use super::bm25_search::{BestRows, FileRow, HitKey, HitRow, score_rows};
 use super::derived::DerivedVectors;
 use super::exact_gate::AdmittedRows;
 use super::filter::Filter;
 use super::matched_terms::TERM_STEPS;
 use super::query_timer::QueryTimer;
-use crate::file_index::{FilePath, IndexSegment, PassageLocation, PermittedFiles, VisiblePart};
+use crate::file_index::{FilePath, IndexSegment, PassageLocation, PermittedFiles};
 use crate::segment::SegmentError;
-use crate::text::{MaxScore, Scorer};
+use crate::text::Scorer;
 
 /// Steps that it takes to find the files that show a passage.
 pub(super) const PATH_STEPS: usize = 64;
-
-/// Steps that it takes to leap over rows of a list: half of a block of 128 is decoded.
-pub(super) const SEEK_STEPS: usize = 64;
-
-/// Returns whether of so many rows of a part few are visible: others are of other branches, or of files that the caller may
-/// not read, and to leap over them takes less than to look at each.
-pub(super) fn is_sparse(part: &VisiblePart, rows: u32) -> bool {
-    part.visible_row_count() * (SEEK_STEPS as u64) < u64::from(rows)
-}
 
 /// Reads the text of a passage of a segment, which is at that place of the file with that inode number. Fails with
 /// [`SegmentError::Damaged`] if the file has other bytes there, with [`SegmentError::Io`] if it can't be read.
@@ -80,27 +71,9 @@ impl<'a> FileScan<'a> {
             self.timer.spend(terms.len() * TERM_STEPS)?;
             let postings = part.segment.postings()?;
             let lists = terms.iter().map(|term| postings.term(term)).collect();
-            let (mut rows, mut from) = (MaxScore::new(lists, scorer), 0);
-            let is_sparse = is_sparse(part, part.segment.rows());
-            while let Some(row) = rows.seek(from, score_floor(top)) {
-                from = row + 1;
-                self.timer.spend(1 + terms.len())?;
-                if part.file_count(row) == 0 {
-                    if is_sparse {
-                        let Some(visible) = part.next_visible_row(from) else { break };
-                        self.timer.spend(SEEK_STEPS)?;
-                        from = visible;
-                    }
-                    continue;
-                }
-                let admits = |term| admitted.admits(term, row);
-                if let Some(score) = rows.score(row, postings.length(row), scorer, score_floor(top), admits)
-                    && score > 0.0
-                    && score >= score_floor(top)
-                {
-                    self.offer(&part.segment, row, score, top)?;
-                }
-            }
+            score_rows((part, self.timer), (&postings, lists, admitted), scorer, top, |row, score, top| {
+                self.offer(&part.segment, row, score, top)
+            })?;
         }
         Ok(())
     }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::SearchError;
-use super::exact_gate::{AdmittedRows, ExactGate, holds, retain_held};
-use super::file_scan::{FileScan, SEEK_STEPS, is_sparse};
+use super::exact_gate::{AdmittedRows, ExactGate, retain_held};
+use super::file_scan::FileScan;
+use super::query_timer::QueryTimer;
 use super::scan::Scan;
-use crate::branch::Layer;
-use crate::file_index::VisiblePart;
+use super::seen_rows::{LayerRows, SEEK_STEPS, SeenRows, count_seen};
 use crate::text::{Language, PostingList, Postings, QueryTerms, STEM_WEIGHT, TermGroup, stem_prefix};
 
 /// What it takes to find a term in an index, in steps of the timer.
@@ -141,32 +141,12 @@ fn count_records<'a>(
         for layer in scan.state.layers() {
             let postings = layer.segment.postings()?;
             let admitted = gate.rows_in_layer(scan, layer, &postings)?;
-            let mut lists = Vec::with_capacity(terms.len());
-            for ((number, count), term) in record_counts.iter_mut().enumerate().zip(terms) {
-                scan.timer.spend(TERM_STEPS)?;
-                let list = postings.term(term);
-                if let Some(list) = &list {
-                    *count += match admitted.rows_in_list(number, list) {
-                        Some(rows) => rows.count() as u64,
-                        None => visible_documents(scan, layer, list)?,
-                    };
-                }
-                lists.push(list);
-            }
+            let rows = (&LayerRows::new(layer, None), &admitted);
+            let lists = count_terms(&mut record_counts, terms, &postings, rows, scan.timer)?;
             layers.push(LayerTerms { postings, lists, admitted });
         }
     }
     Ok(record_counts)
-}
-
-/// Returns how many visible rows of a layer a list has.
-fn visible_documents(scan: &Scan<'_>, layer: &Layer, list: &PostingList<'_>) -> Result<u64, SearchError> {
-    if layer.visible.are_all_visible() {
-        return Ok(list.documents().into());
-    }
-    scan.timer.spend(list.documents() as usize)?;
-    let is_visible = |row: u32| row < layer.segment.rows() && layer.visible.contains(row);
-    Ok(list.clone().filter(|(row, _)| is_visible(*row)).count() as u64)
 }
 
 /// Adds in how many passages of files each term counts, one that several files show in each, and where.
@@ -179,32 +159,34 @@ fn add_files(
     for part in files.files.parts() {
         let postings = part.segment.postings()?;
         let admitted = gate.rows_in_part(files, part, &postings)?;
-        for ((number, count), term) in record_counts.iter_mut().enumerate().zip(terms) {
-            files.timer.spend(TERM_STEPS)?;
-            let Some(list) = postings.term(term) else { continue };
-            if let Some(rows) = admitted.rows_in_list(number, &list) {
-                *count += rows.map(|row| u64::from(part.file_count(row))).sum::<u64>();
-                continue;
-            }
-            if part.shows_each_row_once() {
-                *count += u64::from(list.documents());
-                continue;
-            }
-            *count += visible_passages(files, part, list)?;
-        }
+        count_terms(record_counts, terms, &postings, (part, &admitted), files.timer)?;
         parts.push(admitted);
     }
     Ok(())
 }
 
-/// Returns how many passages of a list some file shows, one that several show once for each.
-fn visible_passages(files: &FileScan<'_>, part: &VisiblePart, mut list: PostingList<'_>) -> Result<u64, SearchError> {
-    let file_count = |row: u32| u64::from(part.file_count(row));
-    if is_sparse(part, list.documents()) {
-        files.timer.spend(part.visible_row_count() as usize * SEEK_STEPS)?;
-        let mut at = None;
-        return Ok(part.visible_rows().filter(|row| holds(&mut list, &mut at, *row)).map(file_count).sum());
+/// Adds how often the rows of one index count in which each term does, and returns the terms' lists.
+fn count_terms<'p>(
+    record_counts: &mut [u64],
+    terms: &[Box<str>],
+    postings: &Postings<'p>,
+    (seen, admitted): (&impl SeenRows, &AdmittedRows),
+    timer: &QueryTimer<'_>,
+) -> Result<Vec<Option<PostingList<'p>>>, SearchError> {
+    let mut lists = Vec::with_capacity(terms.len());
+    for ((number, count), term) in record_counts.iter_mut().enumerate().zip(terms) {
+        timer.spend(TERM_STEPS)?;
+        let list = postings.term(term);
+        if let Some(list) = &list {
+            *count += match admitted.rows_in_list(number, list) {
+                Some(mut rows) => rows.try_fold(0, |sum, row| {
+                    timer.spend(SEEK_STEPS)?;
+                    Ok::<u64, SearchError>(sum + u64::from(seen.times(row)))
+                })?,
+                None => count_seen(seen, list.clone(), timer)?,
+            };
+        }
+        lists.push(list);
     }
-    files.timer.spend(list.documents() as usize)?;
-    Ok(list.map(|(row, _)| file_count(row)).sum())
+    Ok(lists)
 }

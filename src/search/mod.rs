@@ -26,6 +26,7 @@ mod query;
 mod query_timer;
 mod run_query;
 mod scan;
+mod seen_rows;
 mod top;
 mod vector_search;
 mod walk;

@@ -8,6 +8,7 @@ use super::candidate_set::{CandidateSet, RowLocation};
 use super::derived::DerivedVectors;
 use super::filter::Filter;
 use super::query_timer::QueryTimer;
+use super::seen_rows::{LayerRows, SeenRows};
 use crate::branch::{BranchVersion, Codes};
 use crate::record::Version;
 use crate::segment::{DerivedColumns, DerivedFile, Row, Segment, SegmentError};
@@ -85,6 +86,11 @@ impl<'a> Scan<'a> {
             && self.matching_rows.get(layer).is_none_or(|chosen| chosen.contains(row))
     }
 
+    /// Returns the rows of a layer that may be answers.
+    pub fn seen_rows(&self, layer: usize) -> LayerRows<'_> {
+        LayerRows::new(&self.state.layers()[layer], self.matching_rows.get(layer))
+    }
+
     /// Returns the number of rows in a layer's segment, visible or not.
     pub fn segment_rows(&self, layer: usize) -> u32 {
         self.state.layers()[layer].segment.rows()
@@ -92,8 +98,7 @@ impl<'a> Scan<'a> {
 
     /// Returns the most rows of a layer that can be answers.
     pub fn candidates_max(&self, layer: usize) -> u32 {
-        let visible = self.state.layers()[layer].visible.count();
-        self.matching_rows.get(layer).map_or(visible, |chosen| visible.min(chosen.len() as u32))
+        self.seen_rows(layer).count_max() as u32
     }
 
     /// Puts the rows of a layer that may be answers into `rows`, in order.

@@ -1,13 +1,15 @@
 //! Queries to several places, and what a language makes of their words.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use engramfs::disk::ForgetfulDisk;
 use engramfs::memory::{BranchId, Kind, Memory, MergeVerb, Query, RecordEdit, Setting, SharedLogEntryInput, View};
+use engramfs::search::Hit;
 use serde_json::{Value, json};
 
 use crate::files::write;
-use crate::support::{Chance, main_of, open, put, rounds, who};
+use crate::support::{Chance, delete, holding, main_of, open, put, record_input, rounds, who};
 
 const DIM: usize = 8;
 const WORDS: [&str; 12] = [
@@ -323,4 +325,87 @@ fn a_query_by_id_compares_with_the_record_of_the_branch_that_is_asked() {
     assert_eq!(memory.query(&View::Branch(main), &words).unwrap().hits.len(), 1);
     let missing = Query::parse(r#"{"id":"near","scope":["other"]}"#).unwrap();
     assert_eq!(memory.query(&View::Branch(main), &missing).unwrap_err().kind(), Kind::NotFound);
+}
+
+const PHRASES: [&str; 8] = [
+    "the disk was corrupted at night",
+    "corrupted was the disk at night",
+    "ERR_CONN_42 failed",
+    "see net::ERR_CONN_42/retry, which failed",
+    "conn 42 err failed at night",
+    "ERR_CONN_43 failed",
+    "agents merged the corrupted disk",
+    "an agent merges what failed",
+];
+
+/// A sealed store with a fork for each name, whose records and passages have some of `PHRASES` and the name.
+fn forks_with_records(disk: &ForgetfulDisk, forks: &[(&str, usize)]) -> Arc<Memory> {
+    let memory = open(disk).unwrap();
+    for (name, count) in forks {
+        let (fork, mut chance) = (memory.fork(&who(), main_of(&memory), name, None).unwrap(), Chance(*count as u64));
+        let record = |n: usize| {
+            let other = PHRASES[chance.below(PHRASES.len())];
+            let text = format!("{}. {other}, in {name}", PHRASES[n % PHRASES.len()]);
+            let metadata = json!({ "n": n % 250 }).as_object().unwrap().clone();
+            // Those of a small fork lie between those of a large one.
+            let id = format!("{:04}-{name}", n * 2_000 / *count);
+            RecordEdit::Put { id: id.into(), input: record_input(None, Some(&text)).with_metadata(metadata) }
+        };
+        let edits: Vec<RecordEdit> = (0..*count).map(record).collect();
+        // In parts, since 1,024 at once would be a segment of their own before the seal.
+        for part in edits.chunks(500) {
+            memory.commit(&who(), fork, part.to_vec()).unwrap();
+        }
+        let passage = |n: usize| format!("{name} {n}: {}\n\n", format!("{}. ", PHRASES[n % PHRASES.len()]).repeat(20));
+        write(&memory, fork, "notes.txt", &(0..*count / 4).map(passage).collect::<String>());
+        memory.query(&View::Branch(fork), &Query::from_text("disk").unwrap()).unwrap();
+    }
+    memory.seal().unwrap();
+    memory
+}
+
+/// The ids, or paths and lines, of the hits, with the bits of their scores.
+fn places(memory: &Memory, fork: &str, query: &Value) -> Vec<(String, u64)> {
+    let view = View::Branch(memory.resolve(&format!("main/{fork}")).unwrap());
+    let answer = memory.query(&view, &Query::parse(&query.to_string()).unwrap()).unwrap();
+    let place = |hit: &Hit| match &hit.file {
+        Some(file) => format!("{}:{}", file.path, file.line),
+        None => hit.id.to_string(),
+    };
+    answer.hits.iter().map(|hit| (place(hit), hit.score.value().to_bits())).collect()
+}
+
+/// Where few rows of a segment are visible the others are leapt over; where many are, each is looked at.
+#[test]
+fn few_rows_among_those_of_another_branch_answer_as_in_a_store_of_their_own() {
+    let disk = ForgetfulDisk::new();
+    let (few, many) = (("heron", 8), ("osprey", 2_000));
+    let shared = forks_with_records(&disk, &[few, many]);
+    let segments = |text: &str| -> Vec<String> {
+        holding(&disk, text).into_iter().filter(|path| path.starts_with("segments/")).collect()
+    };
+    assert_eq!(segments("in heron"), segments("in osprey"));
+    assert_eq!(segments("in heron").len(), 1, "the records of both are in one segment");
+    let words = ["disk night", "an agent merging", "osprey", "\"disk was corrupted\""];
+    let exact =
+        ["\"disk was corrupted\" failed", "ERR_CONN_42", "has ERR_CONN_42 failed?", "ERR_CONN_42 \"was the disk\""];
+    for (name, count) in [few, many] {
+        let alone = forks_with_records(&ForgetfulDisk::new(), &[(name, count)]);
+        for is_edited in [false, true] {
+            for memory in [&shared, &alone].into_iter().filter(|_| is_edited) {
+                let branch = memory.resolve(&format!("main/{name}")).unwrap();
+                let edits = vec![delete(&format!("0000-{name}")), put("new", None, Some("the night was corrupted"))];
+                memory.commit(&who(), branch, edits).unwrap();
+            }
+            for (text, k) in words.iter().chain(&exact).flat_map(|text| [(*text, 3), (*text, 100)]) {
+                for filter in [json!({}), json!({ "n": { "$lt": 3 } }), json!({ "n": { "$gte": 3 } })] {
+                    let query = json!({ "text": text, "k": k, "filter": filter });
+                    let found = places(&shared, name, &query);
+                    assert_eq!(found, places(&alone, name, &query), "{name}, edited {is_edited}: {query}");
+                    let may_be_none = text == "osprey" || filter != json!({});
+                    assert!(may_be_none || !found.is_empty(), "{name}, edited {is_edited}: {query}");
+                }
+            }
+        }
+    }
 }
