@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use super::file_ops::{content_bytes, frees_room, is_replayable, moves_directory};
 use super::transact::LogTail;
-use super::writer::WriterGuard;
 use crate::journal::{FrameKind, Journal};
 use crate::lineage::ITEMS_MAX;
 use crate::memory::admission::disk_room::disk_cost_bytes;
@@ -398,35 +397,6 @@ impl Memory {
             self.announce_files(branch);
         }
         Ok(())
-    }
-
-    /// Like [`Memory::commit_all_pending`], for whoever seals and so holds a lock: listeners are told by another
-    /// thread.
-    fn commit_all_for_seal(&self) -> Result<(), Error> {
-        let branches: Vec<BranchId> = self.writer()?.pending.keys().copied().collect();
-        for branch in branches {
-            drop(self.writer_for(&self.environment.owner, &[Some(branch)])?);
-            let me = self.weak_self.clone();
-            self.merging.planner.run(move || {
-                if let Some(memory) = me.upgrade() {
-                    memory.announce_files(branch);
-                }
-            });
-        }
-        Ok(())
-    }
-
-    /// Returns the right to write, with all that was done to files standing in entries. Fails like
-    /// [`Memory::commit_all_pending`].
-    pub(in crate::memory) fn writer_with_nothing_pending(&self) -> Result<WriterGuard<'_>, Error> {
-        // The bulk is committed first and with the lock let go of in between, so that others wait for the rest alone.
-        self.commit_all_for_seal()?;
-        // Little has come since `commit_all_for_seal`, so this is quick under the lock.
-        let branches: Vec<Option<BranchId>> = self.writer()?.pending.keys().copied().map(Some).collect();
-        let mut writer = self.writer_for(&self.environment.owner, &branches)?;
-        let late: Vec<BranchId> = writer.pending.keys().copied().collect();
-        late.into_iter().try_for_each(|branch| self.commit_pending(&mut writer, branch))?;
-        Ok(writer)
     }
 
     /// Tells the listeners that what was done to a branch's files is in an entry. No lock may be held.

@@ -11,6 +11,7 @@ pub mod contents;
 mod file_ops;
 pub mod files;
 pub mod leases;
+mod pending_commits;
 mod resolved_edits;
 mod rollback;
 pub mod shared_events;
