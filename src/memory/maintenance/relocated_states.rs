@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
-use super::relocations::{CompactionGroup, GroupKey, Relocations, add_layers, large_root_branch};
+use super::relocations::{CompactionGroup, GroupKey, RelocatedState, Relocations, add_layers, large_root_branch};
 use crate::branch::{BranchVersion, VisibleRows};
 use crate::memory::catalog::{BranchId, Branches, Catalog, RecentState, RetainedStates};
 use crate::object::Hash;
@@ -53,8 +53,6 @@ pub(super) fn add_retained(
         }
     }
 }
-
-type RelocatedState = (Arc<BranchVersion>, Arc<BranchVersion>);
 
 impl Relocations<'_> {
     /// Relocates earlier states: those that are in no file one by one, the newest of each branch first, and what files need.

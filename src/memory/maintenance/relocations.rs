@@ -1,17 +1,15 @@
 //! Which rows move into which new segment, and the states that see them there.
 
+mod catch_up;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use imbl::ordmap::DiffItem;
-
 use super::compact::RewriteSet;
 use super::relocated_states::add_retained;
 use crate::branch::{BranchVersion, VisibleRows};
-use crate::memory::catalog::{
-    Branch, BranchId, BranchRef, Branches, Catalog, Checkpoint, for_each_branch_state, for_each_state,
-};
+use crate::memory::catalog::{Branch, BranchId, BranchRef, Catalog, Checkpoint, for_each_branch_state, for_each_state};
 use crate::memory::storage::trees::tree_error;
 use crate::memory::{Error, Kind, Memory};
 use crate::object::Hash;
@@ -289,13 +287,16 @@ pub(super) fn large_root_branch(catalog: &Catalog, branch: &Branch) -> Option<Br
     (root.state.totals().records >= OWN_SEGMENT_RECORDS).then_some(branch.root)
 }
 
+/// A state, and the equal one that stands where its rows are now.
+pub(super) type RelocatedState = (Arc<BranchVersion>, Arc<BranchVersion>);
+
 /// Moves states over to new segments, each distinct state once.
 pub(in crate::memory) struct Relocations<'a> {
     sealed: &'a [SealedSegment],
     tree_sealer: &'a mut TreeSealer,
     tree_relocator: Option<&'a mut TreeRelocator>,
     /// Old state to new, by the old one's address, which it keeps while it is held here.
-    done: HashMap<*const BranchVersion, (Arc<BranchVersion>, Arc<BranchVersion>)>,
+    done: HashMap<*const BranchVersion, RelocatedState>,
 }
 
 impl<'a> Relocations<'a> {
@@ -317,7 +318,7 @@ impl<'a> Relocations<'a> {
     pub(in crate::memory) fn relocate_catalog(&mut self, catalog: &mut Catalog) {
         let before = catalog.clone();
         for branch in before.branches.values() {
-            let relocated = self.relocate_branch(branch);
+            let relocated = self.relocate_branch(branch, None);
             // An unchanged branch keeps its node of the persistent map: a diff of two catalogs skips shared nodes.
             if relocated != *branch {
                 catalog.branches.insert(branch.id, relocated);
@@ -326,25 +327,11 @@ impl<'a> Relocations<'a> {
         self.relocate_retained(&mut catalog.retained, &before.branches);
     }
 
-    /// Brings relocated branches up to what has changed from one version of the catalog to another; returns how many had.
-    pub(in crate::memory) fn catch_up(&mut self, relocated: &mut Branches, from: &Branches, to: &Branches) -> usize {
-        let mut count = 0;
-        for item in from.diff(to) {
-            count += 1;
-            match item {
-                DiffItem::Add(id, branch) | DiffItem::Update { new: (id, branch), .. } => {
-                    relocated.insert(*id, self.relocate_branch(branch));
-                }
-                DiffItem::Remove(id, _) => drop(relocated.remove(id)),
-            }
-        }
-        count
-    }
-
-    /// Returns a branch with its states moved; itself, by reference, where none moves.
-    fn relocate_branch(&mut self, branch: &BranchRef) -> BranchRef {
+    /// Returns a branch with its states moved, those that are new like a relocated one; itself, by reference, where none
+    /// moves.
+    fn relocate_branch(&mut self, branch: &BranchRef, like: Option<&RelocatedState>) -> BranchRef {
         let mut relocate = |state: &Arc<BranchVersion>| {
-            let relocated = self.relocate_state(state);
+            let relocated = self.relocate_state_like(state, like);
             (!Arc::ptr_eq(&relocated, state)).then_some(relocated)
         };
         let mut after = branch.clone();
@@ -423,7 +410,7 @@ impl<'a> Relocations<'a> {
     pub(super) fn relocate_state_like(
         &mut self,
         old: &Arc<BranchVersion>,
-        like: Option<&(Arc<BranchVersion>, Arc<BranchVersion>)>,
+        like: Option<&RelocatedState>,
     ) -> Arc<BranchVersion> {
         let Some((before, relocated)) = like.filter(|_| !self.done.contains_key(&Arc::as_ptr(old))) else {
             return self.relocate_state(old);
