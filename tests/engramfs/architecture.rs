@@ -33,10 +33,13 @@ const WITHOUT_TEST: [&str; 8] = [
     "The verb `mcp`.",
 ];
 
-/// Tests that stand beside those of crash cases, cut the power and show no case: a control of the checks themselves, and the
-/// journal of an earlier version.
-const WITHOUT_CRASH_CASE: [&str; 2] =
-    ["the_check_finds_losses_other_entries_and_mixes", "a_file_without_a_salt_is_read_and_carried_on"];
+/// Tests that stand beside those of crash cases, cut the power or count calls, and show no case: a control of the checks themselves,
+/// the journal of an earlier version, and a store that is closed.
+const WITHOUT_CRASH_CASE: [&str; 3] = [
+    "the_check_finds_losses_other_entries_and_mixes",
+    "a_file_without_a_salt_is_read_and_carried_on",
+    "behind_the_end_of_the_store_a_seal_changes_nothing_on_the_disk",
+];
 
 /// Functions whose names may end in `_of`: predicates, each with an argument that completes the phrase.
 const ENDING_IN_OF: [&str; 2] = ["is_clone_of", "is_prefix_of"];

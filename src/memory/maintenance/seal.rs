@@ -189,6 +189,7 @@ impl Memory {
     /// Like [`Memory::seal_and_compact`], for a caller that holds the lock of `storage.manifest`; returns the catalog
     /// that the new manifest names. On a full disk it uses the reserve. Fails like [`Memory::seal`].
     pub(super) fn seal_locked(&self, stored: &mut StoredManifest, compaction: &Compaction) -> Result<Catalog, Error> {
+        self.refuse_if_closed()?;
         let before = DiskBeforeSeal::read(self)?;
         let mut sealed = self.seal_once(stored, compaction, self.spare_bytes());
         if sealed.as_ref().is_err_and(is_full) {
@@ -265,8 +266,7 @@ impl Memory {
     ) -> Result<(Catalog, bool), Error> {
         let rotated = manifest.catalog.clone();
         let sealed = self.write_segments(&manifest.catalog, compaction, spare_bytes)?;
-        let before = self.history.archives().len();
-        let blobs = &self.storage.segments.blobs;
+        let (before, blobs) = (self.history.archives().len(), &self.storage.segments.blobs);
         let archives = self.history.build_archives(blobs, manifest.seq)?;
         let archives = match compaction {
             Compaction::Rewrite(rewrite_set) => history::without_quotes(blobs, archives, &rewrite_set.quotes)?,

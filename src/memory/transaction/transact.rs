@@ -421,6 +421,8 @@ impl Memory {
             self.commit_all_pending()?;
             self.seal_to_close()?;
         }
+        // A thread that was told to end may have begun a seal since: it is waited for, and later ones are refused.
+        let _sealing = self.storage.manifest.lock();
         let mut log_tail = self.writer()?;
         if log_tail.close_reason.replace("the store was closed").is_some() {
             return Ok(());
@@ -436,6 +438,13 @@ impl Memory {
         }
         drop(log_tail);
         Ok(journal.finish()?)
+    }
+
+    /// Fails with `Error::ReadOnly` once the store is closed: nothing on its disk may change then. The caller holds the
+    /// lock of `storage.manifest`, which [`Memory::close`] takes, too.
+    pub(in crate::memory) fn refuse_if_closed(&self) -> Result<(), Error> {
+        let reason = self.writer()?.close_reason;
+        reason.map_or(Ok(()), |reason| Err(Error::ReadOnly(reason.to_owned())))
     }
 }
 

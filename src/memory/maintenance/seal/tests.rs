@@ -480,3 +480,15 @@ fn a_damaged_pack_is_left_out_of_the_usage_of_files() {
     let memory = open(&disk, &root(), OpenMode::Existing).unwrap();
     assert_eq!(packs(&memory), 1);
 }
+
+/// A thread may come to its seal only after the store was closed, and another opening then has the same files.
+#[test]
+fn behind_the_end_of_the_store_a_seal_changes_nothing_on_the_disk() {
+    let disk = FaultyDisk::new(ForgetfulDisk::new());
+    let environment = Environment { reserve_bytes: 0, ..Environment::real(root()) };
+    let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
+    memory.close().unwrap();
+    disk.plan(Fault::once(0, &[DiskCall::Create, DiskCall::Write, DiskCall::Rename, DiskCall::Remove], libc::EIO));
+    assert_eq!(memory.seal().unwrap_err().kind(), Kind::ReadOnly);
+    assert_eq!(disk.calls(), 0);
+}
