@@ -62,6 +62,15 @@ mod tests {
     use crate::disk::ForgetfulDisk;
     use crate::memory::{Actor, Environment, FILES_ROOT, FileName, FileOp, NewInode, OpenMode};
 
+    fn store_with_64_branches() -> (Arc<Memory>, Actor, Vec<BranchId>) {
+        let who = Actor { uid: 0, gid: 0, name: "root".into() };
+        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
+        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
+        memory.stop_maintenance();
+        let branches = (0..64).map(|number| memory.create_root(&who, &format!("b{number}")).unwrap()).collect();
+        (memory, who, branches)
+    }
+
     /// Makes a file in each of some branches.
     fn write(memory: &Memory, who: &Actor, branches: &[BranchId], name: &str) {
         for branch in branches {
@@ -73,12 +82,7 @@ mod tests {
 
     #[test]
     fn branches_are_committed_without_the_lock_until_few_are_left_or_as_many_come() {
-        let who = Actor { uid: 0, gid: 0, name: "root".into() };
-        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
-        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
-        memory.stop_maintenance();
-        let branches: Vec<BranchId> =
-            (0..64).map(|number| memory.create_root(&who, &format!("b{number}")).unwrap()).collect();
+        let (memory, who, branches) = store_with_64_branches();
         let shrinking: Vec<usize> = (0..64).rev().collect();
         // How many branches are written to during each round, how many rounds that makes, and what they leave.
         let cases: [(&str, &[usize], usize, usize); 4] = [
@@ -104,12 +108,7 @@ mod tests {
 
     #[test]
     fn a_round_that_found_few_says_nothing_of_the_next() {
-        let who = Actor { uid: 0, gid: 0, name: "root".into() };
-        let environment = Environment { reserve_bytes: 0, ..Environment::real(who.clone()) };
-        let memory = Memory::open_on(Arc::new(ForgetfulDisk::new()), OpenMode::Create, None, environment).unwrap();
-        memory.stop_maintenance();
-        let branches: Vec<BranchId> =
-            (0..64).map(|number| memory.create_root(&who, &format!("b{number}")).unwrap()).collect();
+        let (memory, who, branches) = store_with_64_branches();
         let mut coming = [64, 0].into_iter();
         let round = || -> Result<usize, Error> {
             let committed = memory.commit_pending_round()?;
