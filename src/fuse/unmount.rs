@@ -19,14 +19,16 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the process that served a mount may take to close the connection.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(10);
+/// How long a mount in use is tried again: a process that has just been started has the open files of its parent for a moment.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(300);
 /// A living file system answers for its root much faster than this.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Unmounts the engramfs mount at `mountpoint`, and waits for its process to end: up to ten minutes, or 10 s once it
 /// has closed the connection. Calls `waiting` from time to time.
 ///
-/// Anything else that is mounted there is left alone (`NotOurs`). A mount in use is `InUse`, unless `lazy`: then it leaves the tree at
-/// once, and its process ends when the last user has gone, which is not waited for.
+/// Anything else that is mounted there is left alone (`NotOurs`). A mount still in use after 300 ms is `InUse`, unless `lazy`: then it
+/// leaves the tree at once, and its process ends when the last user has gone, which is not waited for.
 /// The process is only known on Linux 6.12 or later; before, this returns as soon as the mount has gone.
 pub fn unmount(mountpoint: &Path, lazy: bool, waiting: impl FnMut()) -> Result<(), MountError> {
     let path =
@@ -100,17 +102,31 @@ fn detach_dead(path: &Path, minor: u32) -> Result<(), MountError> {
 
 fn detach_mount(path: &Path, lazy: bool) -> Result<(), MountError> {
     let flags = UnmountFlags::NOFOLLOW | if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    let done = if is_root() {
-        rustix::mount::unmount(path, flags).map_err(io::Error::from)
-    } else {
-        fusermount::unmount(path, lazy)
+    let detach = || {
+        if is_root() {
+            rustix::mount::unmount(path, flags).map_err(io::Error::from)
+        } else {
+            fusermount::unmount(path, lazy)
+        }
     };
-    done.map_err(|source| match source.kind() {
+    retry_while_busy(detach).map_err(|source| match source.kind() {
         io::ErrorKind::ResourceBusy => {
             MountError::InUse { path: path.to_owned(), holders: holders::describe_users(path) }
         }
         _ => MountError::Unmount { path: path.to_owned(), source },
     })
+}
+
+fn retry_while_busy(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let begin = Instant::now();
+    loop {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && begin.elapsed() < BUSY_TIMEOUT => {
+                std::thread::sleep(POLL);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Waits for the process to end; one that lives on but has closed the connection (it serves more than one mount) is fine too.
@@ -171,5 +187,25 @@ mod tests {
         }
         assert!(!is_running(child.id()));
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_busy_mount_is_tried_again_for_a_while_and_another_failure_is_told_at_once() {
+        let busy = || Err(io::ErrorKind::ResourceBusy.into());
+        let mut calls = 0;
+        let mut free_at_third = || {
+            calls += 1;
+            if calls < 3 { busy() } else { Ok(()) }
+        };
+        retry_while_busy(&mut free_at_third).unwrap();
+        assert_eq!(calls, 3);
+        assert_eq!(retry_while_busy(busy).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        let mut calls = 0;
+        let mut denied = || {
+            calls += 1;
+            Err(io::ErrorKind::PermissionDenied.into())
+        };
+        assert_eq!(retry_while_busy(&mut denied).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(calls, 1);
     }
 }
