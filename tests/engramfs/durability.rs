@@ -14,7 +14,7 @@ use crate::support::{Chance, main_of, open, put, rounds, stride, who};
 /// Returns the story, and whether all calls were made before.
 fn run_until(disk: &ForgetfulDisk, steps: &[Step], seed: u64, nth: u64) -> (Story, bool) {
     let faulty = FaultyDisk::new(disk.clone());
-    let mut story = Story::begin(Arc::new(faulty.clone()), seed).unwrap();
+    let mut story = Story::begin(&faulty, seed).unwrap();
     let half = nth.is_multiple_of(2);
     faulty.plan(Fault { nth, kinds: DiskCall::CHANGES, errno: libc::EIO, short_write: half, sticky: true });
     for step in steps {
@@ -80,7 +80,7 @@ fn the_death_of_the_process_loses_nothing_acknowledged() {
     for seed in 0..rounds(20) as u64 {
         run_steps(seed, &random_steps(&mut Chance(seed), 40), |steps| {
             let disk = ForgetfulDisk::new();
-            let mut story = Story::begin(Arc::new(disk.clone()), seed).unwrap();
+            let mut story = Story::begin(&disk, seed).unwrap();
             for step in steps {
                 story.step(*step).unwrap();
                 // The dead process's memory of files is the kernel's: nothing of it is lost.
@@ -97,7 +97,7 @@ fn the_death_of_the_process_loses_nothing_acknowledged() {
 #[test]
 fn the_check_finds_losses_other_entries_and_mixes() {
     let disk = ForgetfulDisk::new();
-    let mut story = Story::begin(Arc::new(disk.clone()), 6).unwrap();
+    let mut story = Story::begin(&disk, 6).unwrap();
     for step in [Step::Commit, Step::Sync, Step::Commit, Step::Signal] {
         story.step(step).unwrap();
     }
@@ -126,7 +126,7 @@ fn the_check_finds_losses_other_entries_and_mixes() {
 /// where each frame behind ends.
 fn with_a_tail() -> (ForgetfulDisk, Story, u64, Vec<u64>) {
     let disk = ForgetfulDisk::new();
-    let mut story = Story::begin(Arc::new(disk.clone()), 8).unwrap();
+    let mut story = Story::begin(&disk, 8).unwrap();
     for _ in 0..4 {
         story.step(Step::Commit).unwrap();
     }
@@ -205,7 +205,7 @@ fn a_sync_with_nothing_new_writes_nothing() {
 fn a_power_cut_during_a_clean_end_is_no_damage() {
     let story = |seed| {
         let faulty = FaultyDisk::new(ForgetfulDisk::new());
-        let mut story = Story::begin(Arc::new(faulty.clone()), seed).unwrap();
+        let mut story = Story::begin(&faulty, seed).unwrap();
         for step in [Step::Commit, Step::Sync, Step::Commit, Step::Commit] {
             story.step(step).unwrap();
         }
@@ -267,7 +267,7 @@ fn a_frame_of_more_than_1_gib_is_refused_and_the_next_one_taken() {
 #[test]
 fn pages_lost_by_a_failed_flush_are_written_again_by_the_next_opening() {
     let faulty = FaultyDisk::losing_pages(ForgetfulDisk::new());
-    let mut story = Story::begin(Arc::new(faulty.clone()), 4).unwrap();
+    let mut story = Story::begin(&faulty, 4).unwrap();
     story.step(Step::Commit).unwrap();
     story.step(Step::Sync).unwrap();
     story.step(Step::Commit).unwrap();
@@ -286,7 +286,7 @@ fn pages_lost_by_a_failed_flush_are_written_again_by_the_next_opening() {
 #[test]
 fn a_bulk_commit_is_whole_or_absent() {
     let faulty = FaultyDisk::new(ForgetfulDisk::new());
-    let mut story = Story::begin(Arc::new(faulty.clone()), 4).unwrap();
+    let mut story = Story::begin(&faulty, 4).unwrap();
     story.step(Step::Commit).unwrap();
     let (mut failed, mut left, mut nth) = (0, 0, 1);
     loop {
@@ -314,7 +314,7 @@ fn a_bulk_commit_is_whole_or_absent() {
 fn a_record_that_looks_like_a_frame_vouches_for_nothing() {
     let vector = (0u64..).map(frame_as_vector).find(|vector| vector.iter().all(|number| number.is_finite())).unwrap();
     let disk = ForgetfulDisk::new();
-    let mut story = Story::begin(Arc::new(disk.clone()), 5).unwrap();
+    let mut story = Story::begin(&disk, 5).unwrap();
     story.step(Step::Checkpoint).unwrap();
     let before = disk.bytes(&Journal::file_path(1)).unwrap().len();
     story

@@ -80,7 +80,7 @@ struct Run {
 
 /// Runs the steps with one fault. A step that fails is tried again, as a caller would.
 fn run(faulty: &FaultyDisk<ForgetfulDisk>, fault: Fault) -> Run {
-    let mut story = Story::begin(Arc::new(faulty.clone()), 2).unwrap();
+    let mut story = Story::begin(faulty, 2).unwrap();
     faulty.plan(fault);
     let (mut told, mut in_close) = (None, false);
     for step in STEPS {
@@ -186,7 +186,7 @@ fn every_write_that_is_half_done_is_undone() {
 #[test]
 fn a_full_disk_refuses_writes_until_there_is_room() {
     let faulty = FaultyDisk::new(ForgetfulDisk::new());
-    let mut story = Story::begin(Arc::new(faulty.clone()), 3).unwrap();
+    let mut story = Story::begin(&faulty, 3).unwrap();
     story.step(Commit).unwrap();
     for round in 0..rounds(20) as u64 {
         let fault = Fault {
@@ -219,7 +219,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
 #[test]
 fn a_half_written_frame_that_stays_ends_writing() {
     let faulty = FaultyDisk::new(ForgetfulDisk::new());
-    let mut story = Story::begin(Arc::new(faulty.clone()), 3).unwrap();
+    let mut story = Story::begin(&faulty, 3).unwrap();
     story.step(Commit).unwrap();
     faulty.plan(Fault {
         nth: 1,
@@ -239,7 +239,7 @@ fn fail_each_of(work: &dyn Fn(&mut Story) -> Result<(), Error>) -> u64 {
     let mut failures = 0;
     for nth in 1.. {
         let faulty = FaultyDisk::new(ForgetfulDisk::new());
-        let mut story = Story::begin(Arc::new(faulty.clone()), nth).unwrap();
+        let mut story = Story::begin(&faulty, nth).unwrap();
         for step in [Commit, Fork, Commit, Seal, Commit, Step::Discard, Commit] {
             story.step(step).unwrap();
         }
@@ -284,7 +284,7 @@ fn a_seal_that_fails_anywhere_loses_nothing_and_the_next_one_succeeds() {
 #[test]
 fn journal_files_that_outlive_their_seal_are_not_read_and_go_with_the_next_one() {
     let disk = ForgetfulDisk::new();
-    let mut story = Story::begin(Arc::new(disk.clone()), 3).unwrap();
+    let mut story = Story::begin(&disk, 3).unwrap();
     for step in [Commit, Fork, Commit, Seal] {
         story.step(step).unwrap();
     }

@@ -2,7 +2,6 @@
 //! process in which a change may be half done, and the store opens.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use engramfs::disk::{DiskCall, FaultyDisk, ForgetfulDisk};
 use engramfs::memory::{BranchId, EditError, Error, FILES_ROOT, FileName, FileOp, Kind, Memory, NewInode, View};
@@ -148,7 +147,7 @@ fn check_closed(story: &mut Story, disk: &ForgetfulDisk) {
 /// Runs the script with a panic at one call; returns whether it came to that, and whether the store was closed by it.
 fn run(nth: u64) -> (bool, bool) {
     let faulty = FaultyDisk::new(ForgetfulDisk::new());
-    let mut story = Story::begin(Arc::new(faulty.clone()), 5).unwrap();
+    let mut story = Story::begin(&faulty, 5).unwrap();
     faulty.plan_panic(nth, DiskCall::ALL);
     let (mut files, mut panicked, mut closed): (Vec<Bytes>, _, _) = (vec![None], false, false);
     // Known without a look at the disk, which might panic.

@@ -6,7 +6,7 @@ mod recover;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engramfs::disk::Disk;
+use engramfs::disk::{Disk, DiskCall, Fault, FaultyDisk};
 use engramfs::memory::{
     Actor, BranchId, Error, ForkOptions, Hash, Kind, Lease, Memory, MergeVerb, RevertVerb, ReviewRequest, Setting,
     SharedLogEntryInput, SignalId,
@@ -195,8 +195,26 @@ fn approver() -> Actor {
     Actor { uid: 2000, name: "bob".into(), ..who() }
 }
 
+/// A process that has the store open.
+struct Process {
+    memory: Arc<Memory>,
+    kill: Box<dyn Fn()>,
+}
+
+impl Process {
+    /// Opens the store through a disk of its own. Threads outlive the `Memory` for a moment, and those of a killed process
+    /// change nothing more.
+    fn start(disk: impl Disk) -> Result<Process, Error> {
+        let disk = FaultyDisk::new(disk);
+        let memory = open_on(Arc::new(disk.clone()))?;
+        let fault = Fault { sticky: true, ..Fault::once(1, DiskCall::CHANGES, libc::EIO) };
+        Ok(Process { memory, kill: Box::new(move || disk.plan(fault)) })
+    }
+}
+
 pub struct Story {
-    disk: Arc<dyn Disk>,
+    start: Box<dyn Fn() -> Result<Process, Error>>,
+    kill: Box<dyn Fn()>,
     pub memory: Arc<Memory>,
     chance: Chance,
     count: usize,
@@ -205,10 +223,13 @@ pub struct Story {
 }
 
 impl Story {
-    pub fn begin(disk: Arc<dyn Disk>, seed: u64) -> Result<Story, Error> {
-        let memory = open_on(disk.clone())?;
+    pub fn begin<D: Disk + Clone>(disk: &D, seed: u64) -> Result<Story, Error> {
+        let disk = disk.clone();
+        let start = Box::new(move || Process::start(disk.clone()));
+        let Process { memory, kill } = start()?;
         memory.set(&approver(), main_of(&memory), Setting::Approvers, "uid:2000")?;
-        let mut story = Story { disk, memory, chance: Chance(seed), count: 0, lease: None, log: Log::default() };
+        let (chance, log) = (Chance(seed), Log::default());
+        let mut story = Story { start, kill, memory, chance, count: 0, lease: None, log };
         story.note();
         Ok(story)
     }
@@ -391,7 +412,8 @@ impl Story {
     }
 
     fn replace(&mut self) -> Result<(), Error> {
-        self.memory = open_on(self.disk.clone())?;
+        (self.kill)();
+        Process { memory: self.memory, kill: self.kill } = (self.start)()?;
         // The store that it was held in is gone.
         self.lease = None;
         Ok(())
