@@ -38,7 +38,7 @@ const WITHOUT_TEST: [&str; 8] = [
 const WITHOUT_CRASH_CASE: [&str; 3] = [
     "the_check_finds_losses_other_entries_and_mixes",
     "a_file_without_a_salt_is_read_and_carried_on",
-    "behind_the_end_of_the_store_a_seal_changes_nothing_on_the_disk",
+    "a_seal_after_close_changes_nothing_on_the_disk",
 ];
 
 /// Functions whose names may end in `_of`: predicates, each with an argument that completes the phrase.

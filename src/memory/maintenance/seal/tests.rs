@@ -483,7 +483,7 @@ fn a_damaged_pack_is_left_out_of_the_usage_of_files() {
 
 /// A thread may come to its seal only after the store was closed, and another opening then has the same files.
 #[test]
-fn behind_the_end_of_the_store_a_seal_changes_nothing_on_the_disk() {
+fn a_seal_after_close_changes_nothing_on_the_disk() {
     let disk = FaultyDisk::new(ForgetfulDisk::new());
     let environment = Environment { reserve_bytes: 0, ..Environment::real(root()) };
     let memory = Memory::open_on(Arc::new(disk.clone()), OpenMode::Create, None, environment).unwrap();
