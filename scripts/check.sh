@@ -10,6 +10,8 @@ step() {
 step scripts/setup.sh
 step cargo fmt --check
 step cargo clippy --all-targets --locked -- -D warnings
+# Only checked, so that no C++ compiler has to build the library that the targets are linked with.
+CUSTOM_LIBFUZZER_PATH=none/libnone.a step cargo check --quiet --bins --locked --manifest-path fuzz/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}"
 RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' step cargo doc --quiet --no-deps --locked --document-private-items
 step scripts/commits.sh
 step cargo test --locked --no-run

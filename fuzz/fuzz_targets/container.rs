@@ -7,7 +7,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((kind, file)) = bytes.split_first() else { return };
     let blobs = engramfs_fuzz::blobs_with(file);
     let Ok(container) = Container::open(&blobs, engramfs_fuzz::NAME, *kind) else { return };
-    let _ = (container.verify(), container.extra().len(), container.length());
+    let _ = (container.verify(), container.extra().len(), container.file_bytes());
     let mut blocks = Blocks::default();
     for section in 0..20 {
         let Ok(mapped) = container.section(section).map(<[u8]>::to_vec) else { continue };

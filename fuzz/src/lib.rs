@@ -8,7 +8,7 @@ use engramfs::disk::{Disk, ForgetfulDisk};
 use engramfs::memory::{RecordEdit, RecordInput, RecordPatch};
 use engramfs::object::{BlobStore, Hash, Time};
 use engramfs::record::{Provenance, RecordContent, Version};
-use engramfs::search::{DerivedVectors, Query, SearchError, SearchResult, SearchSource, ask};
+use engramfs::search::{DerivedVectors, Query, SearchError, SearchResult, SearchSource, run_query};
 use engramfs::segment::{FOLDER, Row, Segment, write_segment};
 use engramfs::vector::Metric;
 
@@ -114,7 +114,7 @@ pub fn answer_with(
     query: &Query,
 ) -> Result<SearchResult, SearchError> {
     let source = SearchSource { source: "branch".into(), state, derived, is_log: false };
-    ask((&source, std::slice::from_ref(&source), None), metric, None, query, "", &|| None)
+    run_query((&source, std::slice::from_ref(&source), None), metric, None, query, "", &|| None)
 }
 
 /// Returns states of a branch whose records stand in a segment: without records, with three, and with two of them.

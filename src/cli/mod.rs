@@ -38,7 +38,7 @@ use exit::Exit;
 use failure::CommandError;
 use output::{Output, remark};
 
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, debug_assertions))]
 #[doc(hidden)]
 pub use formats::fuzzing;
 

@@ -53,7 +53,7 @@ mod command;
 mod dump;
 mod environment;
 mod error;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, debug_assertions))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod history;

@@ -2,7 +2,7 @@
 
 mod fields;
 mod folder;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
 mod fvecs;
 mod half;

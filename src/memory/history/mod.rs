@@ -13,7 +13,7 @@
 mod archive;
 mod chunks;
 mod cut;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
 mod lines;
 mod moved;

@@ -11,7 +11,7 @@
 //! files in the blob store: the first holds all branches, each later one what a seal changed. Once the later ones have
 //! outgrown the first, one is written again in place of all (as LSM stores do with theirs, such as RocksDB).
 
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
 mod reading;
 mod stored;
