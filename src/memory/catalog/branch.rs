@@ -8,8 +8,8 @@ use imbl::OrdMap;
 use super::Proposal;
 use super::agents::AgentNames;
 use super::branch_files::without_orphans;
-use super::settings::Settings;
-use super::shared_log::{SharedLogCursor, SharedLogTotals};
+use super::settings::{Setting, Settings};
+use super::shared_log::{OWN_LOG, SharedLogCursor, SharedLogTotals};
 use super::signals::Signals;
 use crate::branch::BranchVersion;
 use crate::lineage::Side;
@@ -225,6 +225,8 @@ pub struct Branch {
     pub base_seq: u64,
     /// Of a root branch: whether a vector was ever written below it, which fixes `dim` and `metric`.
     pub vectors_fixed: bool,
+    /// The branch whose shared log it uses: itself, or the nearest one above with a log of its own. Derived, not stored.
+    pub log_owner: BranchId,
     /// The branch that holds the entries of its own shared log; `None` before the first entry.
     pub log: Option<BranchId>,
     /// How much it holds, if it is itself a branch that holds a log; `None` for all others.
@@ -289,6 +291,7 @@ impl Branch {
             state_seq: id.0,
             base_seq: id.0,
             vectors_fixed: false,
+            log_owner: parent.map_or(id, |parent| parent.log_owner),
             log: None,
             log_totals: None,
             closed_logs: OrdMap::new(),
@@ -345,5 +348,11 @@ impl Deref for BranchRef {
 
 /// Returns the name path of a branch: that of its parent and its own name with `/` between, or its name alone.
 pub(in crate::memory) fn name_path(parent: Option<&Branch>, name: &Arc<str>) -> Arc<str> {
-    parent.map_or_else(|| name.clone(), |parent| format!("{}/{name}", parent.path).into())
+    parent.map_or_else(|| name.clone(), |parent| [&*parent.path, "/", &**name].concat().into())
+}
+
+/// Returns the branch whose shared log a branch uses: itself where it has one of its own, else that of its parent.
+pub(in crate::memory) fn log_owner(parent: Option<&Branch>, branch: &Branch) -> BranchId {
+    let above = parent.filter(|_| &**branch.settings.get(Setting::Log) != OWN_LOG);
+    above.map_or(branch.id, |parent| parent.log_owner)
 }

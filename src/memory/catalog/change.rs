@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use super::agents::AgentHolder;
-use super::branch::name_path;
+use super::branch::{log_owner, name_path};
 use super::branch_files::{file_metadata_bytes, without_orphans};
 use super::settings::{Setting, Settings};
 use super::shared_log::{SharedLogCursor, SharedLogTotals};
@@ -158,7 +158,10 @@ impl Catalog {
             CatalogChange::Rename(id, name) => self.rename(id, name, seq),
             CatalogChange::Set(id, setting, value) => self.change_setting(id, setting, &value, seq),
             // Ends no session, as a new one that is set would: signals are imported after all settings.
-            CatalogChange::Settings(id, settings) => self.change_branch(id, seq, |branch| branch.settings = settings),
+            CatalogChange::Settings(id, settings) => {
+                self.change_branch(id, seq, |branch| branch.settings = settings);
+                self.derive_below(id);
+            }
             CatalogChange::CloseLog(id, name) => self.change_branch(id, seq, |branch| {
                 if let Some(log) = branch.log.take() {
                     branch.closed_logs.insert(name, log);
@@ -200,6 +203,9 @@ impl Catalog {
             self.end_session(&branch);
         }
         self.change_branch(id, seq, |branch| branch.settings = branch.settings.with_setting(setting, value));
+        if setting == Setting::Log {
+            self.derive_below(id);
+        }
     }
 
     fn set_base(&mut self, id: BranchId, base: Arc<BranchVersion>, seq: u64) {
@@ -228,7 +234,7 @@ impl Catalog {
                 branch.changed = time;
             }
             let (cursor, signals, lease) = (branch.cursor, branch.signals.clone(), branch.lease);
-            let (agents, log_at_base) = (branch.agents.clone(), branch.log_at_base);
+            let (agents, log_at_base, log_owner) = (branch.agents.clone(), branch.log_at_base, branch.log_owner);
             let (last_entry_seq, state_seq, base_seq, changed) = (seq, seq, seq, branch.changed);
             *branch = Branch {
                 last_entry_seq,
@@ -240,6 +246,7 @@ impl Catalog {
                 lease,
                 agents,
                 log_at_base,
+                log_owner,
                 ..Branch::clone(&purged)
             };
         });
@@ -264,6 +271,8 @@ impl Catalog {
 
     fn add(&mut self, mut branch: Branch, seq: u64) {
         branch.number = self.numbers.allocate();
+        let parent = branch.parent.and_then(|id| self.branches.get(&id));
+        branch.log_owner = log_owner(parent.map(|parent| &**parent), &branch);
         branch.log_at_base = self.log_entry_count(&branch);
         self.metadata_bytes.replace(branch.uid, 0, file_metadata_bytes(&branch));
         match branch.parent {
@@ -312,19 +321,23 @@ impl Catalog {
                 parent.children.insert(name, id);
             });
         }
-        self.recompute_paths(id);
+        self.derive_below(id);
     }
 
-    /// Works out the paths of a branch and of all below it, after a name on the way changed.
-    pub(super) fn recompute_paths(&mut self, top: BranchId) {
+    /// Derives path and log owner of a branch and of all below it anew, after a name, a parent or a setting changed.
+    pub(super) fn derive_below(&mut self, top: BranchId) {
         let mut left = vec![top];
         while let Some(id) = left.pop() {
             let Some(branch) = self.branches.get(&id) else { continue };
-            let path =
-                name_path(branch.parent.and_then(|id| self.branches.get(&id)).map(|parent| &**parent), &branch.name);
+            let parent = branch.parent.and_then(|id| self.branches.get(&id)).map(|parent| &**parent);
+            let (path, log_owner) = (name_path(parent, &branch.name), log_owner(parent, branch));
             left.extend(branch.children.values().chain(branch.closed_logs.values()).chain(&branch.log));
-            if let Some(branch) = self.branches.get_mut(&id) {
-                branch.make_mut().path = path;
+            // One that stays as it is equals itself in the version before.
+            if (&path, log_owner) != (&branch.path, branch.log_owner)
+                && let Some(branch) = self.branches.get_mut(&id)
+            {
+                let branch = branch.make_mut();
+                (branch.path, branch.log_owner) = (path, log_owner);
             }
         }
     }
@@ -334,23 +347,22 @@ impl Catalog {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_new_name_is_in_the_paths_of_all_below_it() {
+    /// Makes `main`, `main/a/b/d` and `main/e`, whose ids are 1 to 5 in the order of their names.
+    fn catalog_of_five() -> Catalog {
         let mut catalog = Catalog::default();
         for (id, name, parent) in
             [(1, "main", None), (2, "a", Some(1)), (3, "b", Some(2)), (4, "d", Some(3)), (5, "e", Some(1))]
         {
             let parent = parent.and_then(|id| catalog.branches.get(&BranchId(id)).cloned());
-            let branch = Branch::new(
-                BranchId(id),
-                name.into(),
-                parent.as_deref(),
-                Arc::new(BranchVersion::default()),
-                0,
-                Time(0),
-            );
-            catalog.add(branch, id);
+            let state = Arc::new(BranchVersion::default());
+            catalog.add(Branch::new(BranchId(id), name.into(), parent.as_deref(), state, 0, Time(0)), id);
         }
+        catalog
+    }
+
+    #[test]
+    fn a_new_name_is_in_the_paths_of_all_below_it() {
+        let mut catalog = catalog_of_five();
         let paths =
             |catalog: &Catalog| (1..6).map(|id| catalog.branches[&BranchId(id)].path.to_string()).collect::<Vec<_>>();
         assert_eq!(paths(&catalog), ["main", "main/a", "main/a/b", "main/a/b/d", "main/e"]);
@@ -359,5 +371,28 @@ mod tests {
         assert_eq!(paths(&catalog), ["main", "main/c", "main/c/b", "main/c/b/d", "main/e"]);
         assert_eq!(paths(&before)[3], "main/a/b/d", "an earlier catalog stays as it was");
         assert_eq!(catalog.resolve("main/c/b/d").ok(), Some(BranchId(4)));
+    }
+
+    #[test]
+    fn a_log_is_that_of_all_below_it_but_those_with_a_log_of_their_own() {
+        let mut catalog = catalog_of_five();
+        let settings =
+            |catalog: &Catalog, id, log| catalog.branches[&BranchId(id)].settings.with_setting(Setting::Log, log);
+        let owners =
+            |catalog: &Catalog| (1..6).map(|id| catalog.branches[&BranchId(id)].log_owner.0).collect::<Vec<_>>();
+        assert_eq!(owners(&catalog), [1, 1, 1, 1, 1]);
+        catalog.change_setting(BranchId(2), Setting::Log, "own", 6);
+        assert_eq!(owners(&catalog), [1, 2, 2, 2, 1]);
+        let all = settings(&catalog, 4, "own");
+        catalog.apply_change(CatalogChange::Settings(BranchId(4), all), 7, Time(0));
+        assert_eq!(owners(&catalog), [1, 2, 2, 4, 1]);
+        let before = catalog.clone();
+        catalog.change_setting(BranchId(2), Setting::Log, "inherit", 8);
+        assert_eq!(owners(&catalog), [1, 1, 1, 4, 1]);
+        assert_eq!(owners(&before), [1, 2, 2, 4, 1], "an earlier catalog stays as it was");
+        assert!(
+            catalog.branches[&BranchId(5)] == before.branches[&BranchId(5)],
+            "one that is not below does not change"
+        );
     }
 }

@@ -28,8 +28,8 @@ use branch_files::BytesByUser;
 use settings::{Setting, Settings};
 use shared_log::OWN_LOG;
 
-pub(in crate::memory) use branch::name_path;
 pub use branch::{Branch, BranchId, BranchRef, Checkpoint, LeaseState, Resolution, ResolvedSource, StateSource};
+pub(in crate::memory) use branch::{log_owner, name_path};
 pub(in crate::memory) use branch_files::{OrphanFile, with_owner, without_orphans};
 pub use branch_numbers::{BRANCH_NUMBERS, BranchNumbers};
 pub use change::CatalogChange;

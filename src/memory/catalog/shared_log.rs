@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use super::settings::Setting;
 use super::{Branch, BranchId, Catalog, CatalogChange};
 use crate::memory::Error;
 use crate::object::{CodecError, Hash, Reader, Time, Writer};
@@ -143,20 +142,13 @@ impl Branch {
 
 impl Catalog {
     /// Returns the owner of the log that a branch uses: itself or the nearest branch above with a log of its own.
-    /// [`Error::Gone`] if a branch on the way up is not in this version of the catalog.
+    /// [`Error::Gone`] if that is not in this version of the catalog.
     pub fn log_owner<'a>(&'a self, branch: &'a Branch) -> Result<&'a Branch, Error> {
-        let mut at = branch;
-        while let Some(parent) = at.parent {
-            if &**at.settings.get(Setting::Log) == OWN_LOG {
-                break;
-            }
-            at = self.branch(parent)?;
-        }
-        Ok(at)
+        if branch.log_owner == branch.id { Ok(branch) } else { self.branch(branch.log_owner) }
     }
 
-    /// Returns the branch that holds the entries of a branch's log, once there are some. Fails with `Error::Gone` if a
-    /// branch on the way up, or the log's, is not in this version of the catalog.
+    /// Returns the branch that holds the entries of a branch's log, once there are some. Fails with `Error::Gone` if
+    /// the log's owner or holder is not in this version of the catalog.
     pub fn shared_log(&self, branch: &Branch) -> Result<Option<&Branch>, Error> {
         self.log_owner(branch)?.log.map(|log| self.branch(log)).transpose()
     }
@@ -232,7 +224,7 @@ impl Catalog {
                     let name = self.branches[&owner].closed_log_name(name, is_own);
                     self.change(log, |log| log.parent = Some(owner));
                     self.change(owner, |owner| _ = owner.closed_logs.insert(name, log));
-                    self.recompute_paths(log);
+                    self.derive_below(log);
                 }
                 None => self.apply_change(CatalogChange::Remove(log), seq, Time::default()),
             }

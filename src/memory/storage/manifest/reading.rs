@@ -12,7 +12,8 @@ use crate::memory::catalog::settings::Settings;
 use crate::memory::catalog::shared_log::{SharedLogCursor, SharedLogTotals};
 use crate::memory::catalog::signals::Signal;
 use crate::memory::catalog::{
-    Branch, BranchId, BranchRef, Catalog, Checkpoint, EndedBranch, LeaseState, Proposal, Resolution, Review, name_path,
+    Branch, BranchId, BranchRef, Catalog, Checkpoint, EndedBranch, LeaseState, Proposal, Resolution, Review, log_owner,
+    name_path,
 };
 use crate::memory::storage::trees::StoredTree;
 use crate::object::{CodecError, Hash, Reader, SetHash, Time, Writer};
@@ -139,7 +140,8 @@ impl PartReader {
             }
             // A branch is made after its parent and has a greater number, so that the parent is there by now.
             let parent = branch.parent.map(|parent| catalog.branches.get(&parent).ok_or(CodecError::Number));
-            branch.path = name_path(parent.transpose()?.map(|parent| &**parent), &branch.name);
+            let parent = parent.transpose()?.map(|parent| &**parent);
+            (branch.path, branch.log_owner) = (name_path(parent, &branch.name), log_owner(parent, &branch));
             catalog.branches.insert(branch.id, BranchRef::new(branch));
         }
         let mut retained = Vec::new();
@@ -268,7 +270,7 @@ impl ManifestRow {
         read_map_changes(input, &mut self.agents, text, AgentHolder::read)
     }
 
-    /// Returns the branch without its path and its children, which follow from the other branches.
+    /// Returns the branch without its path, log owner and children, which follow from the other branches.
     fn into_branch(self, id: BranchId, states: &mut StateLoader<'_>) -> Result<Branch, CodecError> {
         let mut branch = Branch {
             id,
@@ -288,6 +290,7 @@ impl ManifestRow {
             state_seq: 0,
             base_seq: 0,
             vectors_fixed: self.vectors_fixed,
+            log_owner: id,
             log: Some(BranchId(self.log)).filter(|id| id.0 != 0),
             log_totals: self.log_totals,
             closed_logs: self.closed_logs.into_iter().map(|(name, log)| (name, BranchId(log))).collect(),
