@@ -131,7 +131,8 @@ impl PartReader {
     pub fn finish(mut self, files: &ManifestFiles<'_>, parts: Vec<ManifestPart>) -> Result<StoredManifest, CodecError> {
         let (branches, mut catalog) = (std::mem::take(&mut self.branches), std::mem::take(&mut self.catalog));
         let (files_of_states, ended) = (std::mem::take(&mut self.retained), std::mem::take(&mut self.ended));
-        let mut states = StateLoader { read: &self, files, states: HashMap::new(), trees: HashMap::new() };
+        let (plain, transferred) = (vec![None; self.states.len()], HashMap::new());
+        let mut states = StateLoader { read: &self, files, plain, transferred, trees: HashMap::new() };
         for (id, row) in branches {
             let mut branch = row.into_branch(BranchId(id), &mut states)?;
             // Two branches with one number would give different files the same inode number.
@@ -154,10 +155,13 @@ impl PartReader {
         }
         catalog.retained.files = Arc::new(retained);
         catalog.retained.ended = ended.into_iter().map(|(entry, ended)| (entry, Arc::new(ended))).collect();
-        let states = states.states;
+        let StateLoader { plain, transferred, .. } = states;
         link_branches(&mut catalog);
         let mut stored = StoredManifest::new(catalog, parts);
-        for ((number, _), (state, snapshot)) in states {
+        let plain = (0..).zip(plain).filter_map(|(number, state)| Some((number, state?)));
+        for (number, (state, snapshot)) in
+            plain.chain(transferred.into_iter().map(|((number, _), state)| (number, state)))
+        {
             stored.note_state(&state, number, snapshot);
         }
         // Noted in the order in which they were read: their numbers go on in the next part.
@@ -204,37 +208,51 @@ impl CheckpointRow {
     }
 }
 
+/// A state, with the snapshot of its tree.
+type LoadedState = (Arc<BranchVersion>, Hash);
+
 /// The states that branches refer to, each made once, and their trees likewise.
 struct StateLoader<'a> {
     read: &'a PartReader,
     files: &'a ManifestFiles<'a>,
-    /// By number and transfers, with the snapshot of the tree.
-    states: HashMap<StateRef, (Arc<BranchVersion>, Hash)>,
+    /// By number, once they are loaded; those whose files were given to others stand apart.
+    plain: Vec<Option<LoadedState>>,
+    transferred: HashMap<StateRef, LoadedState>,
     trees: HashMap<u64, Tree>,
 }
 
 impl StateLoader<'_> {
     fn state(&mut self, state_ref: StateRef) -> Result<Arc<BranchVersion>, CodecError> {
-        if let Some((state, _)) = self.states.get(&state_ref) {
+        if state_ref.1 == Transfers::default() {
+            return Ok(self.plain_state(state_ref.0)?.0);
+        }
+        if let Some((state, _)) = self.transferred.get(&state_ref) {
             return Ok(state.clone());
         }
-        let (number, transfers) = &state_ref;
-        if *transfers != Transfers::default() {
-            // Made out of the state without transfers, so that both share all but the owners.
-            let plain = self.state((*number, Transfers::default()))?;
-            let (mut state, files) = (BranchVersion::clone(&plain), plain.files().clone());
-            state.replace_by_equal_files(files.with_transfers(transfers.clone()));
-            let (state, snapshot) = (Arc::new(state), self.states[&(*number, Transfers::default())].1);
-            self.states.insert(state_ref, (state.clone(), snapshot));
-            return Ok(state);
+        // Made out of the state without transfers, so that both share all but the owners.
+        let (plain, snapshot) = self.plain_state(state_ref.0)?;
+        let (mut state, files) = (BranchVersion::clone(&plain), plain.files().clone());
+        state.replace_by_equal_files(files.with_transfers(state_ref.1.clone()));
+        let state = Arc::new(state);
+        self.transferred.insert(state_ref, (state.clone(), snapshot));
+        Ok(state)
+    }
+
+    fn plain_state(&mut self, number: u64) -> Result<LoadedState, CodecError> {
+        if let Some(Some(state)) = usize::try_from(number).ok().and_then(|number| self.plain.get(number)) {
+            return Ok(state.clone());
         }
-        let number = *number;
         let mut input = Reader::new(nth(&self.read.states, number)?);
         let (set_hash, tree) = (nth(&self.read.set_hashes, input.number()?)?.clone(), input.number()?);
         let files = self.tree(tree)?;
         let state = Arc::new(BranchVersion::read(&mut input, |name| self.files.segment(name), set_hash, files)?);
-        self.states.insert(state_ref, (state.clone(), nth(&self.read.trees, tree)?.snapshot));
-        if input.is_empty() { Ok(state) } else { Err(CodecError::Number) }
+        if !input.is_empty() {
+            return Err(CodecError::Number);
+        }
+        let loaded = (state, nth(&self.read.trees, tree)?.snapshot);
+        // It is the number of one of the states, as they were read above.
+        self.plain[number as usize] = Some(loaded.clone());
+        Ok(loaded)
     }
 
     fn tree(&mut self, number: u64) -> Result<Tree, CodecError> {
