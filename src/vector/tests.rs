@@ -29,13 +29,15 @@ impl Random {
     }
 }
 
-/// Returns every length up to three blocks of 64 values, and larger ones. Miri would take hours for all of them: it gets
-/// those of up to 40, and some around the ends of one block, of two and of four.
-fn lengths() -> impl Iterator<Item = usize> {
-    let all = if cfg!(miri) { 0..=40 } else { 0..=200 };
-    let larger: &[usize] =
-        if cfg!(miri) { &[63, 64, 65, 127, 128, 129, 161, 257] } else { &[255, 256, 257, 384, 1000, 1536, DIM_MAX] };
-    all.chain(larger.iter().copied())
+/// Sizes that one of the tests below takes. Miri would need hours for all of them: it gets those around the ends of blocks.
+fn sizes(all: impl IntoIterator<Item = usize>, under_miri: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    if cfg!(miri) { under_miri.into_iter().collect() } else { all.into_iter().collect() }
+}
+
+/// Returns every length up to three blocks of 64 values, and larger ones.
+fn lengths() -> Vec<usize> {
+    let larger = [255, 256, 257, 384, 1000, 1536, DIM_MAX];
+    sizes((0..=200).chain(larger), (0..=40).chain([63, 64, 65, 127, 128, 129, 161, 257]))
 }
 
 fn exact(a: &[i8], b: &[i8]) -> i64 {
@@ -100,16 +102,18 @@ fn every_variant_multiplies_codes_exactly() {
 #[test]
 fn every_variant_multiplies_several_rows_of_codes_exactly() {
     let mut random = Random(9);
-    for dim in lengths().filter(|&dim| dim <= 1536) {
+    // More rows than are fetched ahead.
+    let counts = sizes(0..=40, [0, 1, 9, 20]);
+    let asked: Vec<u32> = (0..40).map(|i| i * 5 % 7).collect();
+    for dim in lengths().into_iter().filter(|&dim| dim <= 1536) {
         let rows = 7;
         let mut codes = random.codes(rows * dim);
         codes[..dim].fill(-128);
-        let asked: Vec<u32> = (0..if cfg!(miri) { 9 } else { 40 }).map(|i| i * 5 % 7).collect();
         for a in [random.codes(dim), vec![-128; dim], vec![127; dim]] {
-            let expected: Vec<i32> =
-                asked.iter().map(|&row| exact(&a, &codes[row as usize * dim..][..dim]) as i32).collect();
+            let of_rows: Vec<i32> = (0..rows).map(|row| exact(&a, &codes[row * dim..][..dim]) as i32).collect();
+            let expected: Vec<i32> = asked.iter().map(|&row| of_rows[row as usize]).collect();
             for kernels in Kernels::supported() {
-                for count in 0..=asked.len() {
+                for &count in &counts {
                     let mut out = vec![7; count];
                     kernels.dots_i8(&a, &codes, &asked[..count], &mut out);
                     assert_eq!(out, expected[..count], "{}, dim {dim}", kernels.name());
@@ -122,8 +126,8 @@ fn every_variant_multiplies_several_rows_of_codes_exactly() {
 #[test]
 fn every_variant_multiplies_half_bytes_exactly() {
     let mut random = Random(10);
-    let counts: &[usize] = if cfg!(miri) { &[0, 1, 2, 3, 8] } else { &[0, 1, 2, 3, 8, 12, 512] };
-    for &blocks in counts {
+    let counts = sizes(0..=9, [0, 1, 9]);
+    for blocks in sizes([0, 1, 2, 3, 8, 12, 512], [0, 1, 2, 3, 8]) {
         let (dim, size) = (blocks * COARSE_BLOCK_VALUES, blocks * COARSE_BLOCK_BYTES);
         let mut bytes: Vec<u8> = (0..5 * size).map(|_| random.next() as u8).collect();
         bytes[..size].fill(0xFF);
@@ -136,7 +140,7 @@ fn every_variant_multiplies_half_bytes_exactly() {
             let product = |row: u32| (0..dim).map(|i| i64::from(a[i]) * half(row as usize, i)).sum::<i64>() as i32;
             let expected: Vec<i32> = asked.iter().map(|&row| product(row)).collect();
             for kernels in Kernels::supported() {
-                for count in 0..=asked.len() {
+                for &count in &counts {
                     let mut out = vec![7; count];
                     kernels.dots_coarse(&a, &bytes, &asked[..count], &mut out);
                     assert_eq!(out, expected[..count], "{}, {blocks} blocks", kernels.name());
@@ -167,9 +171,7 @@ fn rows_behind_the_end_are_zero_in_every_variant() {
 #[test]
 fn coarse_estimates_are_near_the_scores_and_equal_in_any_company() {
     let mut random = Random(12);
-    // Miri would take half an hour for the long ones.
-    let dims: &[usize] = if cfg!(miri) { &[1, 5, 64, 129] } else { &[1, 2, 5, 64, 100, 128, 129, 384, 1000] };
-    for &dim in dims {
+    for dim in sizes([1, 2, 5, 64, 100, 128, 129, 384, 1000], [1, 5, 64, 129]) {
         let vectors: Vec<Vec<f32>> = (0..9).map(|_| random.vector(dim)).collect();
         for metric in Metric::ALL {
             let mut bytes = vec![0; vectors.len() * CoarseRows::row_bytes(dim)];
