@@ -160,7 +160,7 @@ impl Catalog {
             // Ends no session, as a new one that is set would: signals are imported after all settings.
             CatalogChange::Settings(id, settings) => {
                 self.change_branch(id, seq, |branch| branch.settings = settings);
-                self.derive_below(id);
+                self.recompute_derived_fields(id);
             }
             CatalogChange::CloseLog(id, name) => self.change_branch(id, seq, |branch| {
                 if let Some(log) = branch.log.take() {
@@ -204,7 +204,7 @@ impl Catalog {
         }
         self.change_branch(id, seq, |branch| branch.settings = branch.settings.with_setting(setting, value));
         if setting == Setting::Log {
-            self.derive_below(id);
+            self.recompute_derived_fields(id);
         }
     }
 
@@ -272,6 +272,7 @@ impl Catalog {
     fn add(&mut self, mut branch: Branch, seq: u64) {
         branch.number = self.numbers.allocate();
         let parent = branch.parent.and_then(|id| self.branches.get(&id));
+        // One that is brought back may have had a log of its own.
         branch.log_owner = log_owner(parent.map(|parent| &**parent), &branch);
         branch.log_at_base = self.log_entry_count(&branch);
         self.metadata_bytes.replace(branch.uid, 0, file_metadata_bytes(&branch));
@@ -321,18 +322,18 @@ impl Catalog {
                 parent.children.insert(name, id);
             });
         }
-        self.derive_below(id);
+        self.recompute_derived_fields(id);
     }
 
-    /// Derives path and log owner of a branch and of all below it anew, after a name, a parent or a setting changed.
-    pub(super) fn derive_below(&mut self, top: BranchId) {
+    /// Works out path and log owner of a branch and of all below it, after a name, a parent or a setting changed.
+    pub(super) fn recompute_derived_fields(&mut self, top: BranchId) {
         let mut left = vec![top];
         while let Some(id) = left.pop() {
             let Some(branch) = self.branches.get(&id) else { continue };
             let parent = branch.parent.and_then(|id| self.branches.get(&id)).map(|parent| &**parent);
             let (path, log_owner) = (name_path(parent, &branch.name), log_owner(parent, branch));
             left.extend(branch.children.values().chain(branch.closed_logs.values()).chain(&branch.log));
-            // One that stays as it is equals itself in the version before.
+            // Versions of a branch are compared by address: one that does not change keeps its own.
             if (&path, log_owner) != (&branch.path, branch.log_owner)
                 && let Some(branch) = self.branches.get_mut(&id)
             {
@@ -371,6 +372,16 @@ mod tests {
         assert_eq!(paths(&catalog), ["main", "main/c", "main/c/b", "main/c/b/d", "main/e"]);
         assert_eq!(paths(&before)[3], "main/a/b/d", "an earlier catalog stays as it was");
         assert_eq!(catalog.resolve("main/c/b/d").ok(), Some(BranchId(4)));
+    }
+
+    #[test]
+    fn a_branch_that_comes_with_a_log_of_its_own_owns_it() {
+        let mut catalog = catalog_of_five();
+        let parent = catalog.branches[&BranchId(2)].clone();
+        let mut branch = Branch::new(BranchId(6), "f".into(), Some(&parent), Arc::default(), 0, Time(0));
+        branch.settings = branch.settings.with_setting(Setting::Log, "own");
+        catalog.add(branch, 6);
+        assert_eq!(catalog.branches[&BranchId(6)].log_owner, BranchId(6));
     }
 
     #[test]

@@ -224,7 +224,7 @@ impl Catalog {
                     let name = self.branches[&owner].closed_log_name(name, is_own);
                     self.change(log, |log| log.parent = Some(owner));
                     self.change(owner, |owner| _ = owner.closed_logs.insert(name, log));
-                    self.derive_below(log);
+                    self.recompute_derived_fields(log);
                 }
                 None => self.apply_change(CatalogChange::Remove(log), seq, Time::default()),
             }

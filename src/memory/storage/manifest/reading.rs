@@ -215,8 +215,9 @@ type LoadedState = (Arc<BranchVersion>, Hash);
 struct StateLoader<'a> {
     read: &'a PartReader,
     files: &'a ManifestFiles<'a>,
-    /// By number, once they are loaded; those whose files were given to others stand apart.
+    /// By number, once they are loaded.
     plain: Vec<Option<LoadedState>>,
+    /// Those whose files were given to other owners.
     transferred: HashMap<StateRef, LoadedState>,
     trees: HashMap<u64, Tree>,
 }
